@@ -54,8 +54,6 @@ struct transfer {
     uint64_t files_done, files_failed;
 };
 
-static _Thread_local const struct transfer *pumping;
-
 int transfer_new(struct transfer **out, const struct transfer_options *options,
                  struct nc_err *err)
 {
@@ -97,12 +95,17 @@ int transfer_new(struct transfer **out, const struct transfer_options *options,
     return 0;
 }
 
-static void free_file(struct transfer *t, struct file *f)
+static void forget(struct transfer *t, struct file *f)
 {
     if (f->source_data)
         t->source->forget(t->source, f);
     if (f->sink_data)
         t->sink->forget(t->sink, f);
+}
+
+static void free_file(struct transfer *t, struct file *f)
+{
+    forget(t, f);
     sha256_free(&f->hash);
     gitblob_free(&f->git);
     free(f->in_flight);
@@ -296,20 +299,27 @@ static void stop(struct transfer *t, const struct nc_err *why)
     }
 }
 
-/* Reasons that lie in one file; any other would meet every file. */
-static bool own_reason(const char *code)
+/* Reasons that lie in one file (any other would meet every file), and whether fetching the file
+ * once more may help. */
+static const struct own_reason {
+    const char *code;
+    bool again;
+} own_reasons[] = {
+    {"DigestMismatch", true},      {"BadRange", true},        {"LongBody", true},
+    {"ShortBody", true},           {"NoSuchUpload", true},    {"InvalidPart", true},
+    {"InvalidPartOrder", true},    {"Changed", true},         {"SizeMismatch", true},
+    {"PreconditionFailed", true},  {"EntryNotFound", false},  {"NoSuchKey", false},
+    {"NotFound", false},           {"ENOENT", false},         {"EntityTooLarge", false},
+    {"EntityTooSmall", false},     {"KeyTooLongError", false}, {"ENAMETOOLONG", false},
+};
+
+static const struct own_reason *own_reason(const char *code)
 {
-    static const char *const codes[] = {
-        "DigestMismatch", "EntryNotFound", "NoSuchKey", "NotFound",     "ENOENT",
-        "BadRange",       "LongBody",      "ShortBody", "NoSuchUpload", "InvalidPart",
-        "InvalidPartOrder", "EntityTooLarge", "EntityTooSmall", "KeyTooLongError",
-        "PreconditionFailed", "Changed", "SizeMismatch", "ENAMETOOLONG",
-    };
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
-        if (strcmp(code, codes[i]) == 0)
-            return true;
+    for (size_t i = 0; i < sizeof own_reasons / sizeof own_reasons[0]; i++) {
+        if (strcmp(code, own_reasons[i].code) == 0)
+            return &own_reasons[i];
     }
-    return false;
+    return NULL;
 }
 
 /* Gives back every buffer of a file that has nothing in flight. */
@@ -344,13 +354,14 @@ static void fail_file(struct transfer *t, struct file *f, const struct nc_err *w
 {
     if (t->stopping || f->failing)
         return;
-    if (!own_reason(why->code)) {
+    const struct own_reason *own = own_reason(why->code);
+    if (!own) {
         stop(t, why);
         return;
     }
     f->failing = true;
     f->err = *why;
-    f->again = ++f->tries < TRIES;
+    f->again = ++f->tries < TRIES && own->again;
     close_turn(t, f);
     for (struct part *p = t->live; p; p = p->live_next) {
         if (p->file == f)
@@ -369,6 +380,7 @@ static void start_over(struct transfer *t, struct file *f)
     }
     free(f->upload_id);
     f->upload_id = NULL;
+    forget(t, f);
     f->next = f->hashed = f->stored = 0;
     f->continued = f->failing = f->again = false;
     f->state = FILE_WAITING;
@@ -413,11 +425,10 @@ static void finish_when_whole(struct transfer *t, struct file *f)
         add_chore(t, f, FILE_FINISHING);
 }
 
-static void part_checked(struct transfer *t, struct part *p)
+/* To the sink, or aside until the sink is ready for the file. */
+static void queue_part(struct transfer *t, struct part *p)
 {
     struct file *f = p->file;
-    if (f->parts > 1)
-        return; /* was on its way to the sink already */
     if (f->state == FILE_OPEN) {
         add_ready(t, p);
     } else {
@@ -451,8 +462,8 @@ static void hash_in_order(struct transfer *t, struct file *f)
         }
         if (p->stored)
             release(t, p);
-        else
-            part_checked(t, p);
+        else if (f->parts == 1)
+            queue_part(t, p); /* now that it is known to be right */
     }
     f->hashing = false;
     finish_when_whole(t, f);
@@ -578,36 +589,58 @@ static struct file *next_chore(struct transfer *t)
     return NULL;
 }
 
-static void do_chore(struct transfer *t, struct file *f, enum file_state state)
+static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
 {
-    if (state == FILE_OPENING)
-        t->sink->open(t->sink, f);
-    else if (state == FILE_FINISHING)
-        t->sink->finish(t->sink, f);
-    else
-        t->sink->leave(t->sink, f);
+    if (f->state == FILE_OPENING)
+        return t->sink->open(t->sink, f, err);
+    if (f->state == FILE_FINISHING)
+        return t->sink->finish(t->sink, f, err);
+    return t->sink->leave(t->sink, f, err);
 }
 
-/* Begins the next operation, without the lock; false when there is none to begin now. */
+static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err);
+static void part_stored(struct transfer *t, struct part *p, const char *etag,
+                        const struct nc_err *err);
+static void file_ended(struct transfer *t, struct file *f, const struct nc_err *err);
+
+/* A local sink does its work at once, which the lock must not wait for. */
+static void begin_in_sink(struct transfer *t, struct file *f, struct part *p)
+{
+    struct nc_err err;
+    f->busy++;
+    t->busy++;
+    if (t->sink->local)
+        pthread_mutex_unlock(&t->lock);
+    enum op op = p ? t->sink->store(t->sink, p, &err) : do_chore(t, f, &err);
+    if (t->sink->local)
+        pthread_mutex_lock(&t->lock);
+    if (op == OP_BEGUN)
+        return;
+    const struct nc_err *failed = op == OP_FAILED ? &err : NULL;
+    if (p)
+        part_stored(t, p, "-", failed);
+    else
+        file_ended(t, f, failed);
+}
+
+/* Begins the next operation; false when there is none to begin now. */
 static bool step(struct transfer *t)
 {
     struct file *f = t->stopping ? NULL : next_chore(t);
-    struct part *store = f || t->stopping ? NULL : next_ready(t);
-    struct part *fetch = f || store ? NULL : claim(t);
-    enum file_state state = f ? f->state : FILE_WAITING;
-    if (!f && !store && !fetch)
+    struct part *p = f || t->stopping ? NULL : next_ready(t);
+    if (f || p) {
+        begin_in_sink(t, f ? f : p->file, p);
+        return true;
+    }
+    p = claim(t);
+    if (!p)
         return false;
-    struct file *of = f ? f : store ? store->file : fetch->file;
-    of->busy++;
+    struct nc_err err;
+    p->file->busy++;
     t->busy++;
-    pthread_mutex_unlock(&t->lock);
-    if (f)
-        do_chore(t, f, state);
-    else if (store)
-        t->sink->store(t->sink, store);
-    else
-        t->source->fetch(t->source, fetch);
-    pthread_mutex_lock(&t->lock);
+    enum op op = t->source->fetch(t->source, p, &err);
+    if (op != OP_BEGUN)
+        part_fetched(t, p, op == OP_FAILED ? &err : NULL);
     return true;
 }
 
@@ -622,22 +655,17 @@ static void enter(struct transfer *t)
     t->inside++;
 }
 
-/* Begins what can be begun and lets go of the lock. From within a step, the outer loop does it. */
+/* Begins what can be begun, sees whether all is over, and lets go of the lock. */
 static void leave(struct transfer *t)
 {
-    if (pumping != t) {
-        const struct transfer *outer = pumping;
-        pumping = t;
-        while (step(t))
-            ;
-        pumping = outer;
-    }
+    while (step(t))
+        ;
     t->inside--;
     if (!t->inside && !t->busy && !t->at_rest && (t->stopping || all_over(t))) {
         t->at_rest = true;
-        pthread_cond_broadcast(&t->rest);
         if (t->ended)
             t->ended(t->arg);
+        pthread_cond_broadcast(&t->rest);
     }
     pthread_mutex_unlock(&t->lock);
 }
@@ -689,45 +717,36 @@ static void drop_part(struct transfer *t, struct part *p, const struct nc_err *e
     leave_when_idle(t, f);
 }
 
-void transfer_part_fetched(struct part *p, const struct nc_err *err)
+static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err)
 {
     struct file *f = p->file;
-    struct transfer *t = f->transfer;
-    if (!err)
-        xxh3_hex(p->data, p->len, f->digests[p->index]);
-    enter(t);
     op_over(t, f);
+    t->source->release(t->source, p);
     p->fetching = false;
     t->fetching--;
     if (err || f->failing || t->stopping) {
         drop_part(t, p, err);
-        leave(t);
         return;
     }
     p->fetched = true;
-    if (f->parts > 1 || f->continued) {
-        if (f->state == FILE_OPEN) {
-            add_ready(t, p);
-        } else {
-            p->next = f->parked;
-            f->parked = p;
-        }
-    }
+    if (f->parts > 1 || f->continued)
+        queue_part(t, p);
     hash_in_order(t, f);
-    leave(t);
 }
 
-void transfer_part_stored(struct part *p, const char *etag, const struct nc_err *err)
+static void part_stored(struct transfer *t, struct part *p, const char *etag,
+                        const struct nc_err *err)
 {
     struct file *f = p->file;
-    struct transfer *t = f->transfer;
-    enter(t);
     op_over(t, f);
+    t->sink->release(t->sink, p);
     p->storing = false;
     t->storing--;
-    if (err || f->failing || strlen(etag) >= sizeof f->etags[0]) {
-        drop_part(t, p, err);
-        leave(t);
+    if (err || f->failing) {
+        /* A worker may be hashing the buffer: it goes with the file's others. */
+        if (err)
+            fail_file(t, f, err);
+        leave_when_idle(t, f);
         return;
     }
     p->stored = true;
@@ -737,52 +756,72 @@ void transfer_part_stored(struct part *p, const char *etag, const struct nc_err 
     if (p->hashed || f->continued)
         release(t, p);
     finish_when_whole(t, f);
-    leave(t);
 }
 
-void transfer_file_opened(struct file *f, const struct nc_err *err)
+static void file_opened(struct transfer *t, struct file *f)
 {
-    struct transfer *t = f->transfer;
-    enter(t);
-    op_over(t, f);
-    if (err)
-        fail_file(t, f, err);
-    if (!err && !f->failing) {
-        f->state = FILE_OPEN;
-        for (struct part *p = f->parked, *next; p; p = next) {
-            next = p->next;
-            add_ready(t, p);
-        }
-        f->parked = NULL;
-        finish_when_whole(t, f);
+    f->state = FILE_OPEN;
+    for (struct part *p = f->parked, *next; p; p = next) {
+        next = p->next;
+        add_ready(t, p);
     }
-    leave_when_idle(t, f);
-    leave(t);
+    f->parked = NULL;
+    finish_when_whole(t, f);
 }
 
-void transfer_file_finished(struct file *f, const struct nc_err *err)
+static void file_left(struct transfer *t, struct file *f)
 {
-    struct transfer *t = f->transfer;
-    enter(t);
-    op_over(t, f);
-    if (err)
-        fail_file(t, f, err);
-    else
-        end_file(t, f, FILE_DONE);
-    leave(t);
-}
-
-void transfer_file_left(struct file *f)
-{
-    struct transfer *t = f->transfer;
-    enter(t);
-    op_over(t, f);
     free(f->in_flight);
     f->in_flight = NULL;
     if (f->again)
         start_over(t, f);
     else
         end_file(t, f, FILE_FAILED);
+}
+
+static void file_ended(struct transfer *t, struct file *f, const struct nc_err *err)
+{
+    op_over(t, f);
+    if (f->state == FILE_LEAVING)
+        file_left(t, f); /* whatever came of it */
+    else if (err)
+        fail_file(t, f, err);
+    else if (f->failing)
+        leave_when_idle(t, f);
+    else if (f->state == FILE_OPENING)
+        file_opened(t, f);
+    else
+        end_file(t, f, FILE_DONE);
+}
+
+void transfer_part_fetched(struct part *p, const struct nc_err *err)
+{
+    struct transfer *t = p->file->transfer;
+    if (!err)
+        xxh3_hex(p->data, p->len, p->file->digests[p->index]);
+    enter(t);
+    part_fetched(t, p, err);
+    leave(t);
+}
+
+void transfer_part_stored(struct part *p, const char *etag, const struct nc_err *err)
+{
+    struct transfer *t = p->file->transfer;
+    struct nc_err long_etag;
+    if (!err && strlen(etag) >= sizeof p->file->etags[0]) {
+        nc_err_set(&long_etag, "BadAnswer", "%s: the server's ETag is too long", p->file->path);
+        err = &long_etag;
+    }
+    enter(t);
+    part_stored(t, p, etag, err);
+    leave(t);
+}
+
+void transfer_file_ended(struct file *f, const struct nc_err *err)
+{
+    struct transfer *t = f->transfer;
+    enter(t);
+    file_ended(t, f, err);
     leave(t);
 }
 

@@ -93,28 +93,40 @@ struct part {
     void *op;                           /* the source's or sink's request in flight */
 };
 
+/* What a call that begins an operation returns. */
+enum op {
+    OP_FAILED = -1, /* err is filled */
+    OP_OVER = 0,    /* done already */
+    OP_BEGUN = 1,   /* a transfer_*_ended call will follow, from a worker */
+};
+
+/* The transfer's lock is held in every call of a source, so they must be short and never report an
+ * end from within. part->op and the file's *_data are theirs, and safe under that lock. */
 struct source {
     /* Fill part->data; ends with transfer_part_fetched. */
-    void (*fetch)(struct source *self, struct part *part);
+    enum op (*fetch)(struct source *self, struct part *part, struct nc_err *err);
     /* Stop part's fetch soon; it still ends. */
     void (*cancel)(struct source *self, struct part *part);
-    void (*forget)(struct source *self, struct file *file); /* release file->source_data */
+    void (*release)(struct source *self, struct part *part); /* of part->op, after the end */
+    void (*forget)(struct source *self, struct file *file);  /* of file->source_data */
     void (*free)(struct source *self);
 };
 
+/* As a source, but that a local sink is called without the lock and has ended when it returns. */
 struct sink {
     bool local; /* storing does not use the network: all slots may fetch */
-    /* Prepare for file's parts; ends with transfer_file_opened. */
-    void (*open)(struct sink *self, struct file *file);
+    /* Prepare for file's parts; ends with transfer_file_ended. */
+    enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);
     /* Keep part->data; ends with transfer_part_stored. */
-    void (*store)(struct sink *self, struct part *part);
-    /* Make the file whole under its name; ends with transfer_file_finished. */
-    void (*finish)(struct sink *self, struct file *file);
-    /* Remove what was stored of it, as well as can be; ends with transfer_file_left. */
-    void (*leave)(struct sink *self, struct file *file);
+    enum op (*store)(struct sink *self, struct part *part, struct nc_err *err);
+    /* Make the file whole under its name; ends with transfer_file_ended. */
+    enum op (*finish)(struct sink *self, struct file *file, struct nc_err *err);
+    /* Remove what was stored of it, as well as can be; ends with transfer_file_ended. */
+    enum op (*leave)(struct sink *self, struct file *file, struct nc_err *err);
     /* Stop what is in flight for the part, or, where part is NULL, for the file; it still ends. */
     void (*cancel)(struct sink *self, struct file *file, struct part *part);
-    void (*forget)(struct sink *self, struct file *file); /* release file->sink_data */
+    void (*release)(struct sink *self, struct part *part);
+    void (*forget)(struct sink *self, struct file *file);
     void (*free)(struct sink *self);
 };
 
@@ -160,14 +172,12 @@ struct file *transfer_next_ended(struct transfer *t);
 /* True when a reason that all files share has ended the job; *err is that reason. */
 bool transfer_failed(struct transfer *t, struct nc_err *err);
 
-/* For sources and sinks. err NULL: success. Each must be the last thing that is done with the part
- * or file in that operation, since it may begin others and may end the job; at once from within the
- * call that began the operation will do. No lock may be held. */
+/* For sources and sinks, from a worker, as the last thing their operation does. err NULL: success;
+ * it is copied. */
 void transfer_part_fetched(struct part *part, const struct nc_err *err);
 void transfer_part_stored(struct part *part, const char *etag, const struct nc_err *err);
-void transfer_file_opened(struct file *file, const struct nc_err *err);
-void transfer_file_finished(struct file *file, const struct nc_err *err);
-void transfer_file_left(struct file *file);
+void transfer_file_ended(struct file *file, const struct nc_err *err);
+
 _Atomic uint64_t *transfer_bytes_in(struct transfer *t);
 _Atomic uint64_t *transfer_bytes_out(struct transfer *t);
 struct http_pool *transfer_pool(struct transfer *t);
