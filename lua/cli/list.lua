@@ -1,6 +1,7 @@
 --- ncrun list: the recipes inside this binary.
 
 local scripts = require "cli.scripts"
+local sys     = require "nc.core.sys"
 
 local list = {}
 
@@ -9,7 +10,7 @@ local list = {}
 function list.lines()
     local lines = {}
     for _, name in ipairs(scripts.embedded()) do
-        local r = scripts.load(scripts.find(name))()
+        local r = scripts.load { name = name, text = sys.embedded(name) }()
         lines[#lines + 1] = ("  %-16s %s"):format(name:match "^recipes/(.*)%.lua$", r.summary)
     end
     return lines
