@@ -24,10 +24,14 @@ test:
 fuzz-run: fuzz
 	spec/run fuzz
 
-C_FILES    := $(sort $(wildcard runtime/*.[ch] runtime/*/*.[ch] spec/*/*.[ch]))
+C_FILES     := $(sort $(wildcard runtime/*.[ch] runtime/*/*.[ch] spec/*/*.[ch]))
 SHELL_FILES := .ci/run spec/deps spec/run spec/demo.sh spec/fixtures/make-acoustic \
                $(wildcard spec/rigs/* runtime/*.sh)
-LUA_FILES  := $(wildcard lua recipes manifests spec) spec/fixtures/make-checkpoint
+LUA_FILES   := $(wildcard lua recipes manifests spec) spec/fixtures/make-checkpoint
+
+.PHONY: format
+format:
+	clang-format -i $(C_FILES)
 
 .PHONY: lint
 lint:
@@ -37,6 +41,6 @@ lint:
 	shellcheck -x $(SHELL_FILES)
 	luacheck -q --no-color $(LUA_FILES)
 	cppcheck -q -j$(JOBS) --std=c11 --enable=warning,performance,portability --inline-suppr \
-	    --error-exitcode=1 --library=posix -D_GNU_SOURCE -Iruntime -Ispec/unit $(filter %.c,$(C_FILES))
+	    --suppress=arrayIndexOutOfBoundsCond --error-exitcode=1 --library=posix -D_GNU_SOURCE -Iruntime -Ispec/unit $(filter %.c,$(C_FILES))
 	printf '%s\n' $(filter runtime/% spec/server/%,$(filter %.c,$(C_FILES))) | \
 	    xargs -P$(JOBS) -n3 clang-tidy --quiet
