@@ -23,7 +23,9 @@ setsid sh -c '
     for file in "$1"/*.pid; do
         [ -e "$file" ] && kill -KILL "-$(cat "$file")"
     done
-    [ -e "$1/rgw/.rig" ] && spec/rigs/ceph-down "$1/rgw"
+    for rig in "$1"/*/.rig; do
+        [ -e "$rig" ] && spec/rigs/ceph-down "${rig%/.rig}"
+    done
     rm -rf "$1"
 ' keeper "$root" "$PPID" </dev/null >/dev/null 2>&1 &
 ]]
