@@ -6,6 +6,8 @@
 -- It works the same in `ncrun test` and in busted under plain lua5.4, since all of it goes through sh.
 -- However this process ends, what it started is then ended and its folders are removed.
 
+local json = require "dkjson" -- comes with busted
+
 local helper = {}
 
 -- Debian's own programs only: what else a machine puts on the way (shims, wrappers) wants more of its
@@ -270,18 +272,17 @@ function helper.server(opts)
         root = opts.root, hub = opts.hub }, server)
 end
 
----How often each thing was asked of it, as a table.
+---What it was asked and what moved, as spec/server/counters.c counts it:
+---counters().s3.ops.<op>.requests, .errors, .in, .out
+---@return table
 function server:counters()
-    local counters = {}
-    for name, value in ask(self, "GET", "/counters"):gmatch('"([^"]+)"%s*:%s*(%-?%d+)') do
-        counters[name] = math.tointeger(value)
-    end
-    return counters
+    return (assert(json.decode(ask(self, "GET", "/counters"))))
 end
 
----@return string one line a request
+---Its last requests, oldest first, as spec/server/counters.c logs them.
+---@return table[]
 function server:log()
-    return ask(self, "GET", "/log")
+    return (assert(json.decode(ask(self, "GET", "/log"))))
 end
 
 ---Zeroes counters and log; objects stay.
