@@ -33,14 +33,28 @@ LUA_FILES   := $(wildcard lua recipes manifests spec) spec/fixtures/make-checkpo
 format:
 	clang-format -i $(C_FILES)
 
-.PHONY: lint
+# Each tool reports, whatever the others found.
+LINTS := lint-format lint-shell lint-lua lint-cppcheck lint-tidy
+.PHONY: lint $(LINTS)
 lint:
 	spec/deps build lint
 	$(MAKE) compile_commands.json
+	$(MAKE) -k -j$(JOBS) -Otarget $(LINTS)
+
+lint-format:
 	clang-format --dry-run -Werror $(C_FILES)
+
+lint-shell:
 	shellcheck -x $(SHELL_FILES)
+
+lint-lua:
 	luacheck -q --no-color $(LUA_FILES)
-	cppcheck -q -j$(JOBS) --std=c11 --enable=warning,performance,portability --inline-suppr \
-	    --suppress=arrayIndexOutOfBoundsCond --error-exitcode=1 --library=posix -D_GNU_SOURCE -Iruntime -Ispec/unit $(filter %.c,$(C_FILES))
+
+lint-cppcheck:
+	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr \
+	    --suppress=arrayIndexOutOfBoundsCond --error-exitcode=1 --library=posix \
+	    -D_GNU_SOURCE -Iruntime -Ispec/unit $(filter %.c,$(C_FILES))
+
+lint-tidy:
 	printf '%s\n' $(filter runtime/% spec/server/%,$(filter %.c,$(C_FILES))) | \
 	    xargs -P$(JOBS) -n3 clang-tidy --quiet
