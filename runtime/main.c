@@ -13,9 +13,13 @@
 #include "loop/loop.h"
 
 static const luaL_Reg core_modules[] = {
+    {"nc.core.http", luaopen_nc_http},
+    {"nc.core.hub", luaopen_nc_hub},
     {"nc.core.loop", luaopen_nc_loop},
     {"nc.core.proc", luaopen_nc_proc},
+    {"nc.core.s3", luaopen_nc_s3},
     {"nc.core.sys", luaopen_nc_sys},
+    {"nc.core.transfer", luaopen_nc_transfer},
     {NULL, NULL},
 };
 

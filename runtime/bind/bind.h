@@ -19,8 +19,12 @@ void bind_push_error(lua_State *L, const struct nc_err *err, const char *op);
 int bind_raise(lua_State *L, const struct nc_err *err, const char *op);
 
 /* Each opens one module, `nc.core.<area>`. [-0, +1, m] */
+int luaopen_nc_http(lua_State *L);
+int luaopen_nc_hub(lua_State *L);
 int luaopen_nc_loop(lua_State *L);
 int luaopen_nc_proc(lua_State *L);
+int luaopen_nc_s3(lua_State *L);
 int luaopen_nc_sys(lua_State *L);
+int luaopen_nc_transfer(lua_State *L);
 
 #endif
