@@ -1,0 +1,36 @@
+--- The command line: finds the command or the recipe, runs it as the main task, ends with its code.
+
+local errors = require "nc.errors"
+local log    = require "nc.log"
+local task   = require "nc.task"
+
+-- Each is a module cli.<name> that returns { run = function(args) -> exit code }.
+local COMMANDS <const> = {
+    help = "cli.help", ["-h"] = "cli.help", ["--help"] = "cli.help",
+    list = "cli.list",
+    test = "cli.test",
+    version = "cli.version", ["--version"] = "cli.version",
+}
+
+local function dispatch(args)
+    log.format(os.getenv "NCRUN_LOG")
+    if #args == 0 then
+        error(errors.usage "needs a script or a command; `ncrun help` lists them", 0)
+    end
+    local command = COMMANDS[args[1]]
+    if command then return require(command).run(table.move(args, 2, #args, 1, {})) end
+    return require "cli.script".run(args)
+end
+
+-- Work that failed has said it all in its sentence; anything else is a bug in a script.
+local function explain(e)
+    io.stderr:write("ncrun: ", log.clean(tostring(e)), "\n")
+    local trace = os.getenv "NCRUN_DEBUG" and task.traceback(e)
+    if trace then io.stderr:write(log.clean(trace), "\n") end
+end
+
+local ok, result = pcall(task.run, dispatch, { ... })
+if ok then return result end
+explain(result)
+local signal = task.stopped_by()
+return signal and 128 + signal or errors.exit_code(result)

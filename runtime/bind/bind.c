@@ -1,0 +1,26 @@
+#include "bind/bind.h"
+
+void bind_push_error(lua_State *L, const struct nc_err *err, const char *op)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, err->code);
+    lua_setfield(L, -2, "code");
+    lua_pushstring(L, err->message);
+    lua_setfield(L, -2, "message");
+    lua_pushstring(L, op);
+    lua_setfield(L, -2, "op");
+    lua_pushboolean(L, err->retryable);
+    lua_setfield(L, -2, "retryable");
+    if (err->status) {
+        lua_pushinteger(L, err->status);
+        lua_setfield(L, -2, "status");
+    }
+    luaL_newmetatable(L, BIND_ERROR);
+    lua_setmetatable(L, -2);
+}
+
+int bind_raise(lua_State *L, const struct nc_err *err, const char *op)
+{
+    bind_push_error(L, err, op);
+    return lua_error(L);
+}
