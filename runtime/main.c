@@ -13,9 +13,12 @@
 #include "loop/loop.h"
 
 static const luaL_Reg core_modules[] = {
+    {"nc.core.json", luaopen_nc_json},
     {"nc.core.loop", luaopen_nc_loop},
     {"nc.core.proc", luaopen_nc_proc},
+    {"nc.core.s3xml", luaopen_nc_s3xml},
     {"nc.core.sys", luaopen_nc_sys},
+    {"nc.core.text", luaopen_nc_text},
     {NULL, NULL},
 };
 

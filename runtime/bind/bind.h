@@ -19,8 +19,11 @@ void bind_push_error(lua_State *L, const struct nc_err *err, const char *op);
 int bind_raise(lua_State *L, const struct nc_err *err, const char *op);
 
 /* Each opens one module, `nc.core.<area>`. [-0, +1, m] */
+int luaopen_nc_json(lua_State *L);
 int luaopen_nc_loop(lua_State *L);
 int luaopen_nc_proc(lua_State *L);
+int luaopen_nc_s3xml(lua_State *L);
 int luaopen_nc_sys(lua_State *L);
+int luaopen_nc_text(lua_State *L);
 
 #endif
