@@ -12,16 +12,8 @@
 #include "bind/bind.h"
 #include "loop/loop.h"
 
-static const luaL_Reg core_modules[] = {
-    {"nc.core.http", luaopen_nc_http},
-    {"nc.core.hub", luaopen_nc_hub},
-    {"nc.core.loop", luaopen_nc_loop},
-    {"nc.core.proc", luaopen_nc_proc},
-    {"nc.core.s3", luaopen_nc_s3},
-    {"nc.core.sys", luaopen_nc_sys},
-    {"nc.core.transfer", luaopen_nc_transfer},
-    {NULL, NULL},
-};
+#define MODULE(area) {"nc.core." #area, luaopen_nc_##area},
+static const luaL_Reg core_modules[] = {BIND_AREAS(MODULE){NULL, NULL}};
 
 /* Pushes the chunk of an embedded module, named by its path; false when there is none. */
 static int load_embedded(lua_State *L, const char *name)
