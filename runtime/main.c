@@ -133,8 +133,8 @@ out:
     if (L)
         lua_close(L);
     loop_free(loop);
-    if (fflush(stdout)) {
-        perror("ncrun: write to standard output");
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "ncrun: standard output could not be written\n");
         code = code ? code : 1;
     }
     return code;

@@ -17,7 +17,6 @@ static int l_timer(lua_State *L)
 {
     lua_Number seconds = luaL_checknumber(L, 1);
     luaL_argcheck(L, seconds >= 0, 1, "negative time");
-    /* Rounded up: a timer must never fire before its time. */
     uint64_t ms = seconds < 1e12 ? (uint64_t)ceil(seconds * 1000) : UINT64_MAX;
     uint64_t token = loop_token(loop_main());
     struct nc_err err;
