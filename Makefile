@@ -89,3 +89,6 @@ clean:
 	rm -rf build compile_commands.json
 
 -include $(OBJ:.o=.d) $(BUILD)/obj/runtime/main.d $(SERVER:%.c=$(BUILD)/obj/%.d)
+
+# deps, demo, test, lint, fuzz-run
+include spec/spec.mk
