@@ -111,6 +111,7 @@ int main(int argc, char **argv)
     open_standard_streams();
     loop_catch_signals();
     prctl(PR_SET_DUMPABLE, 0); /* memory holds credentials: no core file, no /proc/PID/environ */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a child leaves behind is ours to end, not init's */
     setvbuf(stdout, NULL, _IOLBF, 0);
 
     struct nc_err err;

@@ -116,6 +116,21 @@ describe("proc.spawn", function()
         assert.is_false(running(pids[2]))
     end)
 
+    it("gives its grace to what a shell has started, too", function()
+        local out = ""
+        do
+            local _ <close> = proc.spawn(sh [[
+                sh -c 'trap "sleep 0.2; echo cleaned up; exit" TERM; echo ready; while :; do sleep 0.02; done' &
+                wait
+            ]], { stderr = "null", stdout = function(data) out = out .. data end })
+            for _ = 1, 200 do
+                if out:find "ready" then break end
+                task.sleep "10ms"
+            end
+        end
+        assert.equal("ready\ncleaned up\n", out)
+    end)
+
     it("kills one that ignores TERM, after its grace", function()
         local begun, killed = sys.now(), {}
         do
