@@ -82,7 +82,7 @@ fuzz: $(FUZZ)
 
 # For editors and clang-tidy.
 compile_commands.json: Makefile $(SRC) $(SERVER)
-	@runtime/compile-commands.sh "$(CC) $(strip $(ALL_CFLAGS))" runtime/main.c $(SRC) $(SERVER) >$@
+	@runtime/compile-commands.sh '$(subst ','\'',$(CC) $(strip $(ALL_CFLAGS)))' runtime/main.c $(SRC) $(SERVER) >$@
 
 .PHONY: clean
 clean:

@@ -107,6 +107,7 @@ int main(int argc, char **argv)
     open_standard_streams();
     loop_catch_signals();
     prctl(PR_SET_DUMPABLE, 0); /* memory holds credentials: no core file, no /proc/PID/environ */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a child leaves behind is ours to end, not init's */
     setvbuf(stdout, NULL, _IOLBF, 0);
 
     struct nc_err err;
@@ -129,8 +130,8 @@ out:
     if (L)
         lua_close(L);
     loop_free(loop);
-    if (fflush(stdout)) {
-        perror("ncrun: write to standard output");
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "ncrun: standard output could not be written\n");
         code = code ? code : 1;
     }
     return code;
