@@ -1,0 +1,328 @@
+--- One bucket of an S3 server.
+--
+--     local bucket <close> = s3.bucket "name"            -- keys and endpoint as the AWS CLI finds them
+--     bucket:put("a/b", "text")
+--     local body, object = bucket:get "a/b"              -- nil where there is none
+--     for object in bucket:list "a/" do print(object.key, object.size) end
+--
+-- What is absent is nil; what failed raises an error object with the server's own code.
+
+local aws    = require "nc.aws"
+local core   = require "nc.core.s3"
+local errors = require "nc.errors"
+local http   = require "nc.http"
+local log    = require "nc.log"
+local task   = require "nc.task"
+local text   = require "nc.core.text"
+local units  = require "nc.units"
+local xml    = require "nc.core.s3xml"
+
+local s3 = {}
+
+local RENEW_BEFORE_S <const> = 300 -- temporary keys are read again this long before they expire
+local PAGE_MAX <const> = 8 * 1024 * 1024
+
+---@class nc.Bucket
+---@field name string
+---@field client userdata   for nc.core.transfer
+---@field location string   endpoint and bucket, for messages
+local Bucket = {}
+Bucket.__index = Bucket
+Bucket.__name = "nc.bucket"
+
+-- Amazon's own endpoints want the bucket in the host name, others understand the path; a name with a
+-- dot fits no certificate.
+local function wants_host(config, name)
+    if config.endpoint and not config.endpoint:find("amazonaws%.com") then return false end
+    return not name:find(".", 1, true)
+end
+
+-- Temporary keys: a task that reads them again before they expire, or when a server says that they
+-- have.
+local function keep_fresh(client, config)
+    return task.every("5s", function()
+        local due = config.expires and config.expires - os.time() < RENEW_BEFORE_S
+        if not due and not client:keys_expired() then return end
+        local ok, keys = pcall(aws.credentials, config)
+        if ok then
+            config.expires = keys.expires
+            client:set_keys(keys.access_key, keys.secret_key, keys.session_token)
+        elseif errors.is(keys, "Cancelled") then
+            error(keys, 0)
+        else
+            log.warn("reading the credentials again failed: " .. tostring(keys))
+            task.sleep "15s"
+        end
+    end)
+end
+
+--- Opens a bucket; nothing is asked of the server yet.
+---@param name string
+---@param options { endpoint: string?, region: string?, profile: string?, attempts: integer? }?
+---@return nc.Bucket  closable
+function s3.bucket(name, options)
+    local o = errors.check_options(options, { "attempts", "endpoint", "profile", "region" })
+    if type(name) ~= "string" or name == "" or name:find "[/%c%s]" then
+        error("s3.bucket needs a bucket's name", 2)
+    end
+    local config = aws.resolve { endpoint = o.endpoint, region = o.region, profile = o.profile }
+    log.secret(config.secret_key)
+    log.secret(config.session_token)
+    local client = core.client {
+        endpoint = config.endpoint,
+        region = config.region,
+        bucket = name,
+        virtual_host = wants_host(config, name),
+        access_key = config.access_key,
+        secret_key = config.secret_key,
+        session_token = config.session_token,
+        ca_file = config.ca_bundle,
+        renewable = config.refresh,
+        attempts = o.attempts or config.max_attempts,
+    }
+    return setmetatable({
+        name = name,
+        client = client,
+        location = (config.endpoint or "https://s3." .. config.region .. ".amazonaws.com") .. "/" .. name,
+        refresher = config.refresh and keep_fresh(client, config),
+    }, Bucket)
+end
+
+function Bucket:__close()
+    if self.refresher then self.refresher:cancel() end
+end
+
+function Bucket:url(key)
+    return ("s3://%s/%s"):format(self.name, key)
+end
+
+-- One request; query and headers are lists of pairs.
+function Bucket:ask(method, key, options)
+    local o = options or {}
+    o.method, o.key = method, key
+    return http.await(core.start(self.client, o))
+end
+
+-- What an answer says of an object.
+local function object_of(key, res)
+    local h, metadata = res.headers, {}
+    for name, value in pairs(h) do
+        local meta = name:match "^x%-amz%-meta%-(.+)"
+        if meta then metadata[meta] = value end
+    end
+    return {
+        key = key,
+        size = math.tointeger(h["content-length"]),
+        etag = h.etag,
+        modified = h["last-modified"] and text.http_date(h["last-modified"]),
+        date = h.date and text.http_date(h.date), -- the server's clock
+        metadata = metadata,
+    }
+end
+
+local function absent(e)
+    return errors.is(e) and e.status == 404 and (e.code == "NoSuchKey" or e.code == "NotFound")
+end
+
+-- nil where the object does not exist; a missing bucket stays an error.
+local function unless_absent(ok, ...)
+    if ok then return ... end
+    if absent((...)) then return nil end
+    error((...), 0)
+end
+
+local function conditions(o, headers)
+    headers = headers or {}
+    if o.if_match then headers[#headers + 1] = { "If-Match", o.if_match } end
+    if o.if_none_match then headers[#headers + 1] = { "If-None-Match", o.if_none_match } end
+    return headers
+end
+
+local function range_of(range)
+    return ("bytes=%d-%s"):format(range[1], range[2] and ("%d"):format(range[2]) or "")
+end
+
+--- The object's bytes and what is known of it, or nil. For large ones use nc.transfer.
+---@param options { range: integer[]?, if_match: string?, if_none_match: string?, max_body: any }?
+---  range: { first } or { first, last }, from 0; max_body: 8 MiB unless said
+---@return string? body, table? object
+function Bucket:get(key, options)
+    local o = errors.check_options(options, { "if_match", "if_none_match", "max_body", "range" })
+    local headers = conditions(o)
+    if o.range then headers[#headers + 1] = { "Range", range_of(o.range) } end
+    local res = unless_absent(pcall(self.ask, self, "GET", key, {
+        headers = headers, max_body = units.size(o.max_body or PAGE_MAX, 2),
+    }))
+    if not res then return nil end
+    if o.range and res.status ~= 206 then
+        error(errors.new {
+            code = "BadRange", op = "get", status = res.status,
+            message = ("GET %s: the server ignored the range and sent the whole object"):format(self:url(key)),
+        }, 0)
+    end
+    return res.body, object_of(key, res)
+end
+
+---@return table? object  nil where there is none
+function Bucket:head(key)
+    local res = unless_absent(pcall(self.ask, self, "HEAD", key))
+    return res and object_of(key, res)
+end
+
+local function metadata_headers(o)
+    local headers, names = { { "Content-Type", o.content_type or "application/octet-stream" } }, {}
+    for name in pairs(o.metadata or {}) do names[#names + 1] = name end
+    table.sort(names)
+    for _, name in ipairs(names) do
+        headers[#headers + 1] = { "x-amz-meta-" .. name, tostring(o.metadata[name]) }
+    end
+    return headers
+end
+
+--- Stores an object in one request.
+---@param options { if_match: string?, if_none_match: string?, metadata: table?, content_type: string? }?
+---  if_none_match = "*": only where there is none yet; refused with the code "PreconditionFailed"
+---@return string etag
+function Bucket:put(key, body, options)
+    local o = errors.check_options(options, { "content_type", "if_match", "if_none_match", "metadata" })
+    return self:ask("PUT", key, { body = body, headers = conditions(o, metadata_headers(o)) }).headers.etag
+end
+
+--- An object that is not there is deleted already.
+function Bucket:delete(key)
+    self:ask("DELETE", key)
+end
+
+local function parsed(what, value, e)
+    if value == nil then
+        error(errors.new { code = e.code, message = what .. ": " .. e.message, retryable = e.retryable }, 0)
+    end
+    return value
+end
+
+-- Calls ask(token) page by page and returns a function that gives the items one by one. A token that
+-- comes twice would go on for ever.
+local function paged(what, ask)
+    local page, at, token, over = {}, 0, nil, false
+    return function()
+        at = at + 1
+        while not page[at] do
+            if over then return nil end
+            local items, next_token = ask(token)
+            if next_token and next_token == token then
+                error(errors.new {
+                    code = "BadListing",
+                    message = what .. ": the server says that there is more but gives the same page again",
+                }, 0)
+            end
+            page, at, token, over = items, 1, next_token, next_token == nil
+        end
+        return page[at]
+    end
+end
+
+--- Objects below a prefix in the order of their keys: { key, size, etag, modified }. With a
+--- delimiter, what lies behind it is one { prefix } each, after the page's objects.
+---@param options { delimiter: string?, start_after: string? }?
+---@return fun(): table?
+function Bucket:list(prefix, options)
+    local o = errors.check_options(options, { "delimiter", "start_after" })
+    local what = "list " .. self:url(prefix or "")
+    return paged(what, function(token)
+        local query = { { "list-type", "2" }, { "encoding-type", "url" }, { "prefix", prefix or "" } }
+        if o.delimiter then query[#query + 1] = { "delimiter", o.delimiter } end
+        if token then
+            query[#query + 1] = { "continuation-token", token }
+        elseif o.start_after then
+            query[#query + 1] = { "start-after", o.start_after }
+        end
+        local res = self:ask("GET", "", { query = query, max_body = PAGE_MAX })
+        local page = parsed(what, xml.listing(res.body))
+        local items = page.objects
+        for _, p in ipairs(page.prefixes) do items[#items + 1] = { prefix = p } end
+        return items, page.next_token
+    end)
+end
+
+-- ---- multipart uploads ----
+
+---@return string upload_id
+function Bucket:create_upload(key, options)
+    local o = errors.check_options(options, { "content_type", "metadata" })
+    local res = self:ask("POST", key, { query = { { "uploads", "" } }, body = "", headers = metadata_headers(o) })
+    return parsed("create an upload of " .. self:url(key), xml.upload_id(res.body))
+end
+
+---@param number integer  from 1
+---@return string etag
+function Bucket:upload_part(key, upload_id, number, body)
+    return self:ask("PUT", key, {
+        query = { { "partNumber", ("%d"):format(number) }, { "uploadId", upload_id } }, body = body,
+    }).headers.etag
+end
+
+--- A part taken from another object of this bucket, inside the server.
+---@param range integer[]?  { first, last }
+---@return string etag
+function Bucket:copy_part(key, upload_id, number, from_key, range)
+    local headers = { { "x-amz-copy-source", "/" .. self.name .. "/" .. text.url_encode(from_key, true) } }
+    if range then headers[2] = { "x-amz-copy-source-range", range_of(range) } end
+    local res = self:ask("PUT", key, {
+        query = { { "partNumber", ("%d"):format(number) }, { "uploadId", upload_id } },
+        body = "", headers = headers,
+    })
+    return parsed("copy a part of " .. self:url(from_key), xml.copy(res.body))
+end
+
+--- Puts the parts together. A 200 that holds an error, or nothing, is an error.
+---@param parts { number: integer, etag: string }[]
+---@return string etag
+function Bucket:complete_upload(key, upload_id, parts)
+    local res = self:ask("POST", key, {
+        query = { { "uploadId", upload_id } }, body = xml.build_complete(parts),
+        headers = { { "Content-Type", "application/xml" } }, stall = 300,
+    })
+    return parsed("complete the upload of " .. self:url(key), xml.complete(res.body))
+end
+
+function Bucket:abort_upload(key, upload_id)
+    self:ask("DELETE", key, { query = { { "uploadId", upload_id } } })
+end
+
+--- The parts of an upload: { number, size, etag }, by number; nil where the upload is gone.
+---@return table[]?
+function Bucket:parts(key, upload_id)
+    local what = "list the parts of " .. self:url(key)
+    local next_part = paged(what, function(marker)
+        local query = { { "uploadId", upload_id } }
+        if marker then query[2] = { "part-number-marker", ("%d"):format(marker) } end
+        local page = parsed(what, xml.parts(self:ask("GET", key, { query = query, max_body = PAGE_MAX }).body))
+        return page, page.next_marker
+    end)
+    local list = {}
+    local ok, e = pcall(function()
+        for part in next_part do list[#list + 1] = part end
+    end)
+    if ok then return list end
+    if errors.is(e, "NoSuchUpload") or absent(e) then return nil end
+    error(e, 0)
+end
+
+--- Uploads under way below a prefix: { key, upload_id, initiated }.
+---@return fun(): table?
+function Bucket:uploads(prefix)
+    local what = "list the uploads of " .. self:url(prefix or "")
+    local marker
+    return paged(what, function(token)
+        local query = { { "uploads", "" }, { "encoding-type", "url" }, { "prefix", prefix or "" } }
+        if token then
+            query[#query + 1] = { "key-marker", marker[1] }
+            query[#query + 1] = { "upload-id-marker", marker[2] }
+        end
+        local page = parsed(what, xml.uploads(self:ask("GET", "", { query = query, max_body = PAGE_MAX }).body))
+        marker = page.next_key and { page.next_key, page.next_upload_id }
+        return page, marker and marker[1] .. "\0" .. marker[2]
+    end)
+end
+
+return s3
