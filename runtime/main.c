@@ -12,12 +12,8 @@
 #include "bind/bind.h"
 #include "loop/loop.h"
 
-static const luaL_Reg core_modules[] = {
-    {"nc.core.loop", luaopen_nc_loop},
-    {"nc.core.proc", luaopen_nc_proc},
-    {"nc.core.sys", luaopen_nc_sys},
-    {NULL, NULL},
-};
+#define MODULE(area) {"nc.core." #area, luaopen_nc_##area},
+static const luaL_Reg core_modules[] = {BIND_AREAS(MODULE){NULL, NULL}};
 
 /* Pushes the chunk of an embedded module, named by its path; false when there is none. */
 static int load_embedded(lua_State *L, const char *name)

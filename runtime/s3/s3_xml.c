@@ -5,6 +5,7 @@
 #include <libxml/parserInternals.h>
 #include <libxml/tree.h>
 #include <limits.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,6 +267,18 @@ int s3_xml_error(const char *body, size_t len, struct s3_error *out, struct nc_e
     return rc;
 }
 
+/* An <Error> as the error it is. */
+static int pass_error(const xmlNode *node, struct nc_err *err)
+{
+    struct s3_error error;
+    if (read_error(node, &error, err))
+        return -1;
+    nc_err_set(err, error.code, "%s%s%s", error.code, *error.message ? ": " : "", error.message);
+    if (err)
+        err->retryable = s3_code_retryable(error.code);
+    return -1;
+}
+
 /* Reads a document whose root has one of the names; an <Error> becomes *err. */
 static int read_result(const char *body, size_t len, const char *const *names, xmlDocPtr *doc,
                        struct nc_err *err)
@@ -277,16 +290,10 @@ static int read_result(const char *body, size_t len, const char *const *names, x
         if (is(root, *names))
             return 0;
     }
-    struct s3_error error;
-    int rc;
-    if (!is(root, "Error")) {
-        rc = malformed(err, "it is a %s", (char *)root->name);
-    } else if ((rc = read_error(root, &error, err)) == 0) {
-        rc = nc_err_set(err, error.code, "%s%s%s", error.code, *error.message ? ": " : "",
-                        error.message);
-        if (err)
-            err->retryable = s3_code_retryable(error.code);
-    }
+    /* STS wraps its errors once more. */
+    const xmlNode *error = is(root, "ErrorResponse") ? child(root, "Error") : root;
+    int rc = error && is(error, "Error") ? pass_error(error, err)
+                                         : malformed(err, "it is a %s", (const char *)root->name);
     xmlFreeDoc(*doc);
     *doc = NULL;
     return rc;
@@ -602,6 +609,45 @@ int s3_xml_location(const char *body, size_t len, char region[64], struct nc_err
         snprintf(region, 64, "%s", *text ? text : "us-east-1");
     xmlFreeDoc(doc);
     return rc;
+}
+
+static int read_sts(const xmlNode *root, struct sts_keys *out, struct nc_err *err)
+{
+    const xmlNode *result = root->children;
+    while (result && !(result->type == XML_ELEMENT_NODE && child(result, "Credentials")))
+        result = result->next;
+    if (!result)
+        return malformed(err, "it has no %s", "Credentials");
+    const xmlNode *keys = child(result, "Credentials");
+    return take_text(keys, "AccessKeyId", &out->access, err) ||
+                   take_text(keys, "SecretAccessKey", &out->secret, err) ||
+                   take_text(keys, "SessionToken", &out->token, err) ||
+                   take_date(keys, "Expiration", &out->expires, err)
+               ? -1
+               : 0;
+}
+
+int s3_xml_sts(const char *body, size_t len, struct sts_keys *out, struct nc_err *err)
+{
+    static const char *const names[] = {"AssumeRoleWithWebIdentityResponse", "AssumeRoleResponse",
+                                        NULL};
+    *out = (struct sts_keys){0};
+    xmlDocPtr doc;
+    if (read_result(body, len, names, &doc, err))
+        return -1;
+    int rc = read_sts(xmlDocGetRootElement(doc), out, err);
+    xmlFreeDoc(doc);
+    return rc;
+}
+
+void sts_keys_free(struct sts_keys *k)
+{
+    if (k->secret)
+        OPENSSL_cleanse(k->secret, strlen(k->secret));
+    free(k->access);
+    free(k->secret);
+    free(k->token);
+    *k = (struct sts_keys){0};
 }
 
 /* ---- request bodies ---- */

@@ -137,6 +137,17 @@ int s3_xml_deleted(const char *body, size_t len, struct s3_delete_failures *out,
                    struct nc_err *err);
 void s3_delete_failures_free(struct s3_delete_failures *f);
 
+/* Keys that the Security Token Service hands out (AssumeRole and its variants). */
+struct sts_keys {
+    char *access;
+    char *secret;
+    char *token;
+    int64_t expires; /* seconds since 1970; 0 where the service says nothing */
+};
+
+int s3_xml_sts(const char *body, size_t len, struct sts_keys *out, struct nc_err *err);
+void sts_keys_free(struct sts_keys *k); /* wipes the secret */
+
 /* Request bodies, appended. -1 when out failed, or when a key or ETag holds a control character
  * that XML can't express (such keys can only be deleted one by one). */
 int s3_xml_build_complete(struct buf *out, const struct s3_part *parts, size_t count);

@@ -143,10 +143,9 @@ void transfer_free(struct transfer *t)
 }
 
 struct file *transfer_add(struct transfer *t, const char *path, uint64_t size, const char *sha256,
-                          const char *blob, struct nc_err *err)
+                          const char *blob, uint64_t part_size, struct nc_err *err)
 {
-    uint64_t part_size = 0;
-    if (plan_part_size(size, t->part_size, &part_size, err)) {
+    if (plan_part_size(size, part_size ? part_size : t->part_size, &part_size, err)) {
         char why[sizeof err->message];
         memcpy(why, err->message, sizeof why);
         char code[sizeof err->code];

@@ -154,9 +154,10 @@ struct transfer_stats {
 
 int transfer_new(struct transfer **out, const struct transfer_options *options,
                  struct nc_err *err);
-/* Before the start. The strings are copied; sha256 and blob may be NULL. */
+/* Before the start. The strings are copied; sha256 and blob may be NULL. part_size 0: the
+ * transfer's. */
 struct file *transfer_add(struct transfer *t, const char *path, uint64_t size, const char *sha256,
-                          const char *blob, struct nc_err *err);
+                          const char *blob, uint64_t part_size, struct nc_err *err);
 /* Before the start: file is continued under upload_id; its stored parts have these ETags. */
 int transfer_continue(struct file *file, const char *upload_id, struct nc_err *err);
 int transfer_has_part(struct file *file, uint32_t index, const char *etag);
