@@ -24,7 +24,8 @@ end
 -- Starts a script, waits until it has said "up", sends signals, returns how it ended and what it wrote.
 local function signalled(script, ...)
     local out = ""
-    local p <close> = proc.spawn({ NCRUN, script }, {
+    -- A suite that runs in the background has INT ignored, and hands that down.
+    local p <close> = proc.spawn({ "env", "--default-signal=INT,HUP", NCRUN, script }, {
         stdout = function(data) out = out .. data end, stderr = "stdout",
     })
     for _, signal in ipairs { ... } do

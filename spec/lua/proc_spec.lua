@@ -74,7 +74,7 @@ end)
 describe("proc.spawn", function()
     it("hands output to a function as it comes", function()
         local pieces = {}
-        local p <close> = proc.spawn(sh "echo one; sleep 0.1; echo two; echo three >&2", {
+        local p <close> = proc.spawn(sh "echo one; sleep 0.3; echo two; echo three >&2", {
             stdout = function(data) table.insert(pieces, data) end, stderr = "stdout",
         })
         assert.same({ code = 0 }, p:wait())
