@@ -100,7 +100,16 @@ end
 function Bucket:ask(method, key, options)
     local o = options or {}
     o.method, o.key = method, key
-    return http.await(core.start(self.client, o))
+    local res = http.await(core.start(self.client, o))
+    local date = res.headers.date and text.http_date(res.headers.date)
+    if date then self.clock_offset = date - os.time() end
+    return res
+end
+
+--- Seconds since 1970 by the server's clock, as of its last answer; ours before the first.
+---@return integer
+function Bucket:clock()
+    return os.time() + (self.clock_offset or 0)
 end
 
 -- What an answer says of an object.

@@ -20,6 +20,7 @@ int bind_raise(lua_State *L, const struct nc_err *err, const char *op);
 
 /* The modules, each `nc.core.<area>`, opened by luaopen_nc_<area>. [-0, +1, m] */
 #define BIND_AREAS(X)                                                                              \
+    X(disk)                                                                                        \
     X(http)                                                                                        \
     X(hub)                                                                                         \
     X(json)                                                                                        \

@@ -1,0 +1,230 @@
+--- A staged copy of a model: a bucket prefix or a folder, seen the same way.
+--
+--     local copy = copies.in_bucket(bucket, "inkling")       -- s3://bucket/models/inkling/
+--     local copy = copies.in_folder("/mnt/shared", "inkling")
+--
+-- Nothing here removes anything but the `.complete` marker of a copy that is about to change, and
+-- unfinished uploads of our own.
+
+local core   = require "nc.core.transfer"
+local disk   = require "nc.core.disk"
+local errors = require "nc.errors"
+local marker = require "nc.marker"
+local sys    = require "nc.core.sys"
+local task   = require "nc.task"
+
+local copies = {}
+
+local MARKER_MAX <const> = 1 << 30
+
+local function check_name(name)
+    if type(name) ~= "string" or not name:match "^[%w][%w._-]*$" then
+        error("a copy's name has letters, digits, . _ and - only", 3)
+    end
+end
+
+-- A heartbeat that has been written once, or its error.
+local function started(options, text)
+    local beat, token = core.heartbeat(options, text)
+    if task.wait(token) ~= 1 then error(beat:failure(), 0) end
+    return beat
+end
+
+-- ---- in a bucket ----
+
+---@class nc.BucketCopy
+local BucketCopy = {}
+BucketCopy.__index = BucketCopy
+
+---@param bucket nc.Bucket
+---@param name string
+function copies.in_bucket(bucket, name)
+    check_name(name)
+    local prefix = "models/" .. name .. "/"
+    return setmetatable({ bucket = bucket, prefix = prefix, location = bucket:url(prefix) }, BucketCopy)
+end
+
+--- A marker's text and its age in seconds by the server's clock, or nil.
+---@return string? text, number? age
+function BucketCopy:read_marker(name)
+    local text, object = self.bucket:get(self.prefix .. name, { max_body = MARKER_MAX })
+    if not text then return nil end
+    local now = object.date or os.time()
+    return text, math.max(0, now - (object.modified or now))
+end
+
+function BucketCopy:write_marker(name, text)
+    self.bucket:put(self.prefix .. name, text, { content_type = "application/json" })
+end
+
+function BucketCopy:remove_marker(name)
+    self.bucket:delete(self.prefix .. name)
+end
+
+--- What is there: path -> { size }, markers left out.
+function BucketCopy:list()
+    local there = {}
+    for object in self.bucket:list(self.prefix) do
+        there[object.key:sub(#self.prefix + 1)] = { size = object.size }
+    end
+    there[marker.STAGING], there[marker.COMPLETE] = nil, nil
+    return there
+end
+
+--- The SHA-256 that the file at path was put there for, where it is known.
+---@return string?
+function BucketCopy:digest_of(path)
+    local object = self.bucket:head(self.prefix .. path)
+    return object and object.metadata.sha256
+end
+
+--- Bytes below models/ in the bucket, of all copies.
+function BucketCopy:bytes_of_all()
+    local bytes = 0
+    for object in self.bucket:list "models/" do bytes = bytes + object.size end
+    return bytes
+end
+
+--- nil: a bucket has no size.
+function BucketCopy:space() return nil end
+
+--- Seconds since 1970 by the server's clock.
+function BucketCopy:clock()
+    return self.bucket:clock()
+end
+
+function BucketCopy:sink()
+    return { kind = "s3", client = self.bucket.client, prefix = self.prefix }
+end
+
+function BucketCopy:source()
+    return self:sink()
+end
+
+function BucketCopy:heartbeat(text, interval)
+    return started({
+        client = self.bucket.client, key = self.prefix .. marker.STAGING, interval = interval,
+    }, text)
+end
+
+--- Unfinished uploads: { path, upload_id, initiated }.
+function BucketCopy:uploads()
+    local list = {}
+    for upload in self.bucket:uploads(self.prefix) do
+        list[#list + 1] = {
+            path = upload.key:sub(#self.prefix + 1), upload_id = upload.upload_id, initiated = upload.initiated,
+        }
+    end
+    return list
+end
+
+function BucketCopy:parts(upload)
+    return self.bucket:parts(self.prefix .. upload.path, upload.upload_id)
+end
+
+--- One that is gone already is no failure.
+function BucketCopy:abort(upload)
+    local ok, e = pcall(self.bucket.abort_upload, self.bucket, self.prefix .. upload.path, upload.upload_id)
+    if not ok and not errors.is(e, "NoSuchUpload") then error(e, 0) end
+end
+
+-- ---- in a folder ----
+
+---@class nc.FolderCopy
+local FolderCopy = {}
+FolderCopy.__index = FolderCopy
+
+---@param root string  "/mnt/shared": the copy is below models/
+---@param name string
+function copies.in_folder(root, name)
+    check_name(name)
+    local folder = root:gsub("/+$", "") .. "/models/" .. name
+    sys.mkdir(folder)
+    return setmetatable({ folder = folder, location = folder .. "/" }, FolderCopy)
+end
+
+function FolderCopy:read_marker(name)
+    local path = self.folder .. "/" .. name
+    local file <close>, why, code = io.open(path, "rb")
+    if not file then
+        if code == 2 then return nil end
+        error(errors.new { code = "EACCES", message = "read " .. why }, 0)
+    end
+    local text = file:read "a"
+    local stat = sys.stat(path)
+    return text, stat and math.max(0, self:clock() - stat.mtime) or 0
+end
+
+function FolderCopy:write_marker(name, text)
+    disk.replace(self.folder .. "/" .. name, text)
+end
+
+function FolderCopy:remove_marker(name)
+    disk.remove(self.folder .. "/" .. name)
+end
+
+-- Calls found(path, stat) for every file below the folder.
+local function walk(folder, below, found)
+    for _, name in ipairs(sys.readdir(folder .. "/" .. below)) do
+        local path = below .. name
+        local stat = sys.stat(folder .. "/" .. path)
+        if stat and stat.type == "directory" then
+            walk(folder, path .. "/", found)
+        elseif stat then
+            found(path, stat)
+        end
+    end
+end
+
+local PART <const> = "%.%x%x%x%x%x%x%x%x%.part$"
+
+function FolderCopy:list()
+    local there = {}
+    walk(self.folder, "", function(path, stat)
+        if not path:find(PART) then there[path] = { size = stat.size } end
+    end)
+    there[marker.STAGING], there[marker.COMPLETE] = nil, nil
+    return there
+end
+
+function FolderCopy:digest_of() return nil end
+
+function FolderCopy:bytes_of_all() return 0 end
+
+--- Bytes that may still be written, or nil where the file system does not say.
+function FolderCopy:space()
+    return disk.space(self.folder)
+end
+
+function FolderCopy:clock()
+    return disk.clock(self.folder)
+end
+
+function FolderCopy:sink()
+    return { kind = "dir", root = self.folder }
+end
+
+function FolderCopy:source()
+    return { kind = "dir", root = self.folder }
+end
+
+function FolderCopy:heartbeat(text, interval)
+    return started({ file = self.folder .. "/" .. marker.STAGING, interval = interval }, text)
+end
+
+--- What a dead stage has left half-written.
+function FolderCopy:uploads()
+    local list = {}
+    walk(self.folder, "", function(path)
+        if path:find(PART) then list[#list + 1] = { path = path:gsub(PART, ""), temp = path } end
+    end)
+    return list
+end
+
+function FolderCopy:parts() return nil end
+
+function FolderCopy:abort(upload)
+    disk.remove(self.folder .. "/" .. upload.temp)
+end
+
+return copies
