@@ -82,10 +82,13 @@ fuzz: $(FUZZ)
 
 # For editors and clang-tidy.
 compile_commands.json: Makefile $(SRC) $(SERVER)
-	@runtime/compile-commands.sh "$(CC) $(strip $(ALL_CFLAGS))" runtime/main.c $(SRC) $(SERVER) >$@
+	@runtime/compile-commands.sh '$(subst ','\'',$(CC) $(strip $(ALL_CFLAGS)))' runtime/main.c $(SRC) $(SERVER) >$@
 
 .PHONY: clean
 clean:
 	rm -rf build compile_commands.json
 
 -include $(OBJ:.o=.d) $(BUILD)/obj/runtime/main.d $(SERVER:%.c=$(BUILD)/obj/%.d)
+
+# deps, demo, test, lint, fuzz-run
+include spec/spec.mk

@@ -12,15 +12,8 @@
 #include "bind/bind.h"
 #include "loop/loop.h"
 
-static const luaL_Reg core_modules[] = {
-    {"nc.core.json", luaopen_nc_json},
-    {"nc.core.loop", luaopen_nc_loop},
-    {"nc.core.proc", luaopen_nc_proc},
-    {"nc.core.s3xml", luaopen_nc_s3xml},
-    {"nc.core.sys", luaopen_nc_sys},
-    {"nc.core.text", luaopen_nc_text},
-    {NULL, NULL},
-};
+#define MODULE(area) {"nc.core." #area, luaopen_nc_##area},
+static const luaL_Reg core_modules[] = {BIND_AREAS(MODULE){NULL, NULL}};
 
 /* Pushes the chunk of an embedded module, named by its path; false when there is none. */
 static int load_embedded(lua_State *L, const char *name)
@@ -114,6 +107,7 @@ int main(int argc, char **argv)
     open_standard_streams();
     loop_catch_signals();
     prctl(PR_SET_DUMPABLE, 0); /* memory holds credentials: no core file, no /proc/PID/environ */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a child leaves behind is ours to end, not init's */
     setvbuf(stdout, NULL, _IOLBF, 0);
 
     struct nc_err err;
@@ -136,8 +130,8 @@ out:
     if (L)
         lua_close(L);
     loop_free(loop);
-    if (fflush(stdout)) {
-        perror("ncrun: write to standard output");
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "ncrun: standard output could not be written\n");
         code = code ? code : 1;
     }
     return code;

@@ -96,7 +96,7 @@ end
 ---@return string
 function errors.unknown(what, word, valid)
     word = tostring(word)
-    local nearest, least = nil, math.max(1, #word // 3) + 1
+    local nearest, least = nil, #word // 2 + 1
     for _, candidate in ipairs(valid) do
         local d = distance(word, candidate)
         if d < least then nearest, least = candidate, d end

@@ -97,7 +97,7 @@ end
 --- that gets each piece of output in a task of its own, stderr= also "stdout"; stdin= "null" (default),
 --- "inherit" or a path; env= { NAME = value | false } on top of ours; cwd=; grace= from TERM to KILL when
 --- it is closed ("10s")
----@return nc.Process     `<close>` ends it, its whole group, if it still runs, and waits for that
+---@return nc.Process     `<close>` ends its whole group, if it still runs, and waits for that
 function proc.spawn(argv, options)
     check_argv(argv)
     options = errors.check_options(options, SPAWN_OPTIONS)
@@ -153,14 +153,22 @@ local function within(time, fn, ...)
     return ok
 end
 
+-- Waits until nobody of its group is left.
+local function gone(self)
+    wait_exit(self)
+    while self.child:signal_rest(0) do task.sleep "10ms" end
+end
+
 function Process:__close()
     local child <close> = self.child
     if not child:reap() then
         child:signal(SIGNALS.TERM)
         child:signal(SIGNALS.CONT) -- or one that is stopped would not notice
-        within(self.grace, wait_exit, self)
-        child:signal(SIGNALS.KILL) -- those of its group that are still there
-        wait_exit(self)
+        if not within(self.grace, gone, self) then
+            child:signal_rest(SIGNALS.KILL)
+            wait_exit(self)
+            within("1s", gone, self)
+        end
     end
     -- Its last words may be in the pipes still; whoever else holds their other end is not waited for.
     if #self.pumps > 0 then within("1s", drain, self) end

@@ -18,12 +18,19 @@ void bind_push_error(lua_State *L, const struct nc_err *err, const char *op);
 /* Raises that object: release every resource first, it does not return. [-0, +0, v] */
 int bind_raise(lua_State *L, const struct nc_err *err, const char *op);
 
-/* Each opens one module, `nc.core.<area>`. [-0, +1, m] */
-int luaopen_nc_json(lua_State *L);
-int luaopen_nc_loop(lua_State *L);
-int luaopen_nc_proc(lua_State *L);
-int luaopen_nc_s3xml(lua_State *L);
-int luaopen_nc_sys(lua_State *L);
-int luaopen_nc_text(lua_State *L);
+/* The modules, each `nc.core.<area>`, opened by luaopen_nc_<area>. [-0, +1, m] */
+#define BIND_AREAS(X)                                                                              \
+    X(http)                                                                                        \
+    X(hub)                                                                                         \
+    X(json)                                                                                        \
+    X(loop)                                                                                        \
+    X(proc)                                                                                        \
+    X(s3)                                                                                          \
+    X(s3xml)                                                                                       \
+    X(sys)                                                                                         \
+    X(text)                                                                                        \
+    X(transfer)
+#define BIND_DECLARE(area) int luaopen_nc_##area(lua_State *L);
+BIND_AREAS(BIND_DECLARE)
 
 #endif

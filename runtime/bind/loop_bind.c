@@ -17,7 +17,6 @@ static int l_timer(lua_State *L)
 {
     lua_Number seconds = luaL_checknumber(L, 1);
     luaL_argcheck(L, seconds >= 0, 1, "negative time");
-    /* Rounded up: a timer must never fire before its time. */
     uint64_t ms = seconds < 1e12 ? (uint64_t)ceil(seconds * 1000) : UINT64_MAX;
     uint64_t token = loop_token(loop_main());
     struct nc_err err;
@@ -57,13 +56,14 @@ static int l_wait(lua_State *L)
     int64_t timeout_ms = lua_toboolean(L, 1) ? -1 : 0;
     luaL_checktype(L, 2, LUA_TTABLE);
     size_t n = loop_wait(loop_main(), timeout_ms, events, sizeof events / sizeof *events);
+    lua_Integer at = 0;
     for (size_t i = 0; i < n; i++) {
         lua_pushinteger(L, (lua_Integer)events[i].token);
-        lua_rawseti(L, 2, (lua_Integer)(2 * i + 1));
+        lua_rawseti(L, 2, ++at);
         lua_pushinteger(L, events[i].value);
-        lua_rawseti(L, 2, (lua_Integer)(2 * i + 2));
+        lua_rawseti(L, 2, ++at);
     }
-    lua_pushinteger(L, (lua_Integer)(2 * n));
+    lua_pushinteger(L, at);
     return 1;
 }
 

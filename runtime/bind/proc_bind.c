@@ -111,6 +111,13 @@ static int l_signal(lua_State *L)
     return 1;
 }
 
+/* child:signal_rest(number) -> whether any of its group is left, which then has got it */
+static int l_signal_rest(lua_State *L)
+{
+    lua_pushboolean(L, child_signal_rest(check(L), (int)luaL_checkinteger(L, 2)));
+    return 1;
+}
+
 /* child:reap() -> code, signal; nothing while it runs */
 static int l_reap(lua_State *L)
 {
@@ -163,9 +170,16 @@ static int l_free(lua_State *L)
 }
 
 static const luaL_Reg methods[] = {
-    {"pid", l_pid},       {"exit_fd", l_exit_fd}, {"fd", l_fd},
-    {"signal", l_signal}, {"reap", l_reap},       {"read", l_read},
-    {"write", l_write},   {"close", l_close},     {NULL, NULL},
+    {"pid", l_pid},
+    {"exit_fd", l_exit_fd},
+    {"fd", l_fd},
+    {"signal", l_signal},
+    {"signal_rest", l_signal_rest},
+    {"reap", l_reap},
+    {"read", l_read},
+    {"write", l_write},
+    {"close", l_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg metamethods[] = {

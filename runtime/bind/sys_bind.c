@@ -17,8 +17,6 @@
 #include "base/embed.h"
 #include "bind/bind.h"
 
-extern char **environ;
-
 static int raise_errno(lua_State *L, int saved, const char *op, const char *path)
 {
     struct nc_err err;
@@ -232,17 +230,17 @@ static void add_version(lua_State *L, const char *what, const char *version)
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
-/* sys.versions() -> list of "name version": ours, then the libraries as they are linked */
+/* sys.versions() -> list of "name version": ours, then the libraries' */
 static int l_versions(lua_State *L)
 {
-    int xml = atoi(xmlParserVersion); /* 20914 is 2.9.14 */
+    long xml = strtol(xmlParserVersion, NULL, 10); /* 20914 is 2.9.14 */
     lua_newtable(L);
     add_version(L, "ncrun", NC_VERSION);
     add_version(L, "Lua", LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
     add_version(L, "libcurl", curl_version_info(CURLVERSION_NOW)->version);
     add_version(L, "OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING));
     char dotted[40];
-    snprintf(dotted, sizeof dotted, "%d.%d.%d", xml / 10000, xml / 100 % 100, xml % 100);
+    snprintf(dotted, sizeof dotted, "%ld.%ld.%ld", xml / 10000, xml / 100 % 100, xml % 100);
     add_version(L, "libxml2", dotted);
     add_version(L, "jansson", jansson_version_str());
     return 1;

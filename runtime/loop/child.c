@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static void close_fd(int *fd)
 {
     if (*fd >= 0)
@@ -142,6 +140,17 @@ out:
 bool child_signal(const struct child *c, int signal)
 {
     return !c->ended && kill(-c->pid, signal) == 0;
+}
+
+bool child_signal_rest(const struct child *c, int signal)
+{
+    if (!c->ended)
+        return child_signal(c, signal);
+    siginfo_t info;
+    do {
+        info.si_pid = 0;
+    } while (waitid(P_PGID, (id_t)c->pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid);
+    return kill(-c->pid, signal) == 0;
 }
 
 bool child_reap(struct child *c)

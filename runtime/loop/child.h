@@ -48,6 +48,11 @@ int child_spawn(struct child *c, const struct child_options *opt, struct nc_err 
 /* Sends a signal to the whole group. False once it has been reaped, or when nobody is left. */
 bool child_signal(const struct child *c, int signal);
 
+/* The same for those of its group that are left once it has been reaped (a shell ends before what
+ * it has started), while it is being closed: not later, when their number may be someone else's.
+ * Takes the zombies among them that were left to us. False when nobody is left. */
+bool child_signal_rest(const struct child *c, int signal);
+
 /* Takes the exit status if there is one; true once ended. Never waits. */
 bool child_reap(struct child *c);
 

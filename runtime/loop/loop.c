@@ -223,7 +223,8 @@ int loop_timer(struct loop *loop, uint64_t token, uint64_t after_ms, struct nc_e
 {
     if (grow((void **)&loop->timers, loop->timer_count, &loop->timer_cap, sizeof *loop->timers))
         return nc_err_sys(err, ENOMEM, "start a timer");
-    uint64_t now_ms = clock_ms();
+    /* Rounded up, so that none fires before its time. */
+    uint64_t now_ms = after_ms ? (clock_us() + 999) / 1000 : clock_ms();
     uint64_t due_ms = after_ms > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + after_ms;
     loop->timers[loop->timer_count] = (struct timer){due_ms, token};
     sift_up(loop->timers, loop->timer_count++);

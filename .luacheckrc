@@ -1,0 +1,2 @@
+std = "lua54"
+files["spec/**/*_spec.lua"] = { std = "+busted" }

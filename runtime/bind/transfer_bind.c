@@ -1,0 +1,376 @@
+/* nc.core.transfer: the transfer engine and the heartbeat. lua/nc/transfer.lua and lua/nc/copy.lua
+ * are their faces. */
+#include "bind/http_bind.h"
+
+#include "base/clock.h"
+#include "loop/loop.h"
+#include "transfer/ends.h"
+#include "transfer/heartbeat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TRANSFER "nc.transfer"
+#define HEARTBEAT "nc.heartbeat"
+
+struct bound_transfer {
+    struct transfer *t;
+    uint64_t token;
+    bool started;
+};
+
+struct bound_heartbeat {
+    struct heartbeat *h;
+    uint64_t token;
+};
+
+static struct bound_transfer *check_transfer(lua_State *L)
+{
+    struct bound_transfer *b = luaL_checkudata(L, 1, TRANSFER);
+    if (!b->t)
+        luaL_argerror(L, 1, "the transfer is closed");
+    return b;
+}
+
+static int transfer_close(lua_State *L)
+{
+    struct bound_transfer *b = luaL_checkudata(L, 1, TRANSFER);
+    transfer_free(b->t);
+    b->t = NULL;
+    return 0;
+}
+
+static void ended(void *arg)
+{
+    struct bound_transfer *b = arg;
+    loop_post(loop_main(), b->token, 0);
+}
+
+/* The end that the table at the top describes; what it borrows goes into user value `slot`. */
+static struct source *make_source(lua_State *L, int owner)
+{
+    static const char *const kinds[] = {"hub", "s3", NULL};
+    int table = lua_gettop(L);
+    lua_getfield(L, table, "kind");
+    int kind = luaL_checkoption(L, -1, NULL, kinds);
+    lua_getfield(L, table, "client");
+    lua_pushvalue(L, -1);
+    lua_setiuservalue(L, owner, 1);
+    struct source *s =
+        kind == 0 ? source_hub_new(bind_check_hub(L, lua_gettop(L)),
+                                   bind_need_string(L, table, "repository"),
+                                   bind_need_string(L, table, "commit"))
+                  : source_s3_new(bind_check_s3(L, lua_gettop(L)),
+                                  bind_need_string(L, table, "prefix"));
+    lua_settop(L, table);
+    return s;
+}
+
+static struct sink *make_sink(lua_State *L, int owner)
+{
+    static const char *const kinds[] = {"s3", "dir", "none", NULL};
+    int table = lua_gettop(L);
+    lua_getfield(L, table, "kind");
+    int kind = luaL_checkoption(L, -1, NULL, kinds);
+    struct sink *s = NULL;
+    if (kind == 0) {
+        lua_getfield(L, table, "client");
+        lua_pushvalue(L, -1);
+        lua_setiuservalue(L, owner, 2);
+        s = sink_s3_new(bind_check_s3(L, lua_gettop(L)), bind_need_string(L, table, "prefix"));
+    } else {
+        s = kind == 1 ? sink_dir_new(bind_need_string(L, table, "root")) : sink_none_new();
+    }
+    lua_settop(L, table);
+    return s;
+}
+
+/* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
+ * prefix }, sink = { kind = "s3", client, prefix } | { kind = "dir", root } | { kind = "none" },
+ * memory, parallel, part_size } -> transfer */
+static int l_new(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    struct transfer_options options = {
+        .pool = bind_pool(L),
+        .memory = (uint64_t)bind_integer(L, 1, "memory", 0),
+        .parallel = (unsigned)bind_integer(L, 1, "parallel", 0),
+        .part_size = (uint64_t)bind_integer(L, 1, "part_size", 0),
+        .ended = ended,
+    };
+    struct bound_transfer *b = lua_newuserdatauv(L, sizeof *b, 2);
+    *b = (struct bound_transfer){0};
+    luaL_setmetatable(L, TRANSFER);
+    b->token = loop_token(loop_main());
+    options.arg = b;
+    lua_getfield(L, 1, "sink");
+    luaL_checktype(L, -1, LUA_TTABLE);
+    lua_getfield(L, 1, "source");
+    luaL_checktype(L, -1, LUA_TTABLE);
+    /* Nothing below may raise between making the first end and handing both over. */
+    options.source = make_source(L, 2);
+    lua_pop(L, 1);
+    options.sink = options.source ? make_sink(L, 2) : NULL;
+    struct nc_err err;
+    if (!options.sink) {
+        if (options.source)
+            options.source->free(options.source);
+        return luaL_error(L, "out of memory");
+    }
+    if (transfer_new(&b->t, &options, &err))
+        return bind_raise(L, &err, "transfer");
+    lua_settop(L, 2);
+    return 1;
+}
+
+/* transfer:add(path, size, sha256 | nil, blob | nil, part_size | nil, upload_id | nil,
+ * etags | nil): etags[n] is that of part n, stored by an earlier run. */
+static int l_add(lua_State *L)
+{
+    struct bound_transfer *b = check_transfer(L);
+    const char *path = luaL_checkstring(L, 2);
+    lua_Integer size = luaL_checkinteger(L, 3);
+    const char *upload_id = luaL_optstring(L, 7, NULL);
+    struct nc_err err;
+    luaL_argcheck(L, !b->started, 1, "the transfer has started");
+    luaL_argcheck(L, size >= 0, 3, "negative size");
+    struct file *f =
+        transfer_add(b->t, path, (uint64_t)size, luaL_optstring(L, 4, NULL),
+                     luaL_optstring(L, 5, NULL), (uint64_t)luaL_optinteger(L, 6, 0), &err);
+    if (!f || (upload_id && transfer_continue(f, upload_id, &err)))
+        return bind_raise(L, &err, "transfer");
+    if (!upload_id)
+        return 0;
+    luaL_checktype(L, 8, LUA_TTABLE);
+    lua_pushnil(L);
+    while (lua_next(L, 8)) {
+        lua_Integer number = luaL_checkinteger(L, -2);
+        if (number < 1 || transfer_has_part(f, (uint32_t)number - 1, luaL_checkstring(L, -1)))
+            return luaL_error(L, "%s: part %d can't be continued", path, (int)number);
+        lua_pop(L, 1);
+    }
+    return 0;
+}
+
+/* transfer:start() -> token: its event is the end */
+static int l_start(lua_State *L)
+{
+    struct bound_transfer *b = check_transfer(L);
+    luaL_argcheck(L, !b->started, 1, "the transfer has started");
+    b->started = true;
+    transfer_start(b->t);
+    lua_pushinteger(L, (lua_Integer)b->token);
+    return 1;
+}
+
+static int l_cancel(lua_State *L)
+{
+    transfer_cancel(check_transfer(L)->t);
+    return 0;
+}
+
+static void set_integer(lua_State *L, const char *name, uint64_t value)
+{
+    lua_pushinteger(L, (lua_Integer)value);
+    lua_setfield(L, -2, name);
+}
+
+/* transfer:stats() -> table of numbers; idle_ms since bytes last moved */
+static int l_stats(lua_State *L)
+{
+    struct transfer_stats s;
+    transfer_stats(check_transfer(L)->t, &s);
+    lua_createtable(L, 0, 12);
+    set_integer(L, "bytes_total", s.bytes_total);
+    set_integer(L, "bytes_done", s.bytes_done);
+    set_integer(L, "bytes_in", s.bytes_in);
+    set_integer(L, "bytes_out", s.bytes_out);
+    set_integer(L, "files_total", s.files_total);
+    set_integer(L, "files_done", s.files_done);
+    set_integer(L, "files_failed", s.files_failed);
+    set_integer(L, "retries", s.retries);
+    set_integer(L, "idle_ms", clock_ms() - s.moved_ms);
+    set_integer(L, "memory", s.memory);
+    set_integer(L, "parallel", s.parallel);
+    return 1;
+}
+
+static void push_file(lua_State *L, const struct file *f)
+{
+    lua_createtable(L, 0, 8);
+    lua_pushstring(L, f->path);
+    lua_setfield(L, -2, "path");
+    set_integer(L, "size", f->size);
+    set_integer(L, "part_size", f->part_size);
+    lua_pushboolean(L, f->continued);
+    lua_setfield(L, -2, "continued");
+    if (f->state == FILE_FAILED) {
+        bind_push_error(L, &f->err, "transfer");
+        lua_setfield(L, -2, "error");
+        return;
+    }
+    lua_pushstring(L, f->sha256);
+    lua_setfield(L, -2, "sha256");
+    lua_createtable(L, (int)f->parts, 0);
+    for (uint32_t i = 0; i < f->parts; i++) {
+        lua_pushstring(L, f->digests[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    lua_setfield(L, -2, "parts");
+}
+
+/* transfer:ended() -> list of files that have ended since the last call: { path, size, part_size,
+ * continued, sha256, parts = { digest ... } } or, failed, { path, ..., error } */
+static int l_ended(lua_State *L)
+{
+    struct bound_transfer *b = check_transfer(L);
+    lua_newtable(L);
+    struct file *f;
+    for (lua_Integer i = 1; (f = transfer_next_ended(b->t)); i++) {
+        push_file(L, f);
+        lua_rawseti(L, -2, i);
+    }
+    return 1;
+}
+
+/* transfer:failure() -> error object of what ended the whole job, or nil */
+static int l_failure(lua_State *L)
+{
+    struct nc_err err;
+    if (transfer_failed(check_transfer(L)->t, &err))
+        bind_push_error(L, &err, "transfer");
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+/* ---- heartbeat ---- */
+
+static struct bound_heartbeat *check_heartbeat(lua_State *L)
+{
+    struct bound_heartbeat *b = luaL_checkudata(L, 1, HEARTBEAT);
+    if (!b->h)
+        luaL_argerror(L, 1, "the heartbeat is closed");
+    return b;
+}
+
+static int heartbeat_close(lua_State *L)
+{
+    struct bound_heartbeat *b = luaL_checkudata(L, 1, HEARTBEAT);
+    heartbeat_free(b->h);
+    b->h = NULL;
+    return 0;
+}
+
+static void written(void *arg, bool ok)
+{
+    struct bound_heartbeat *b = arg;
+    loop_post(loop_main(), b->token, ok);
+}
+
+/* transfer.heartbeat({ client, key | file, interval, stall }, text) -> heartbeat, token: the event
+ * is the first write, 1 if it succeeded. Times in seconds. */
+static int l_heartbeat(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    const char *text = luaL_checkstring(L, 2);
+    lua_settop(L, 2);
+    struct heartbeat_options options = {
+        .pool = bind_pool(L),
+        .key = bind_string(L, 1, "key"),
+        .file = bind_string(L, 1, "file"),
+        .written = written,
+    };
+    struct bound_heartbeat *b = lua_newuserdatauv(L, sizeof *b, 2);
+    *b = (struct bound_heartbeat){0};
+    luaL_setmetatable(L, HEARTBEAT);
+    b->token = loop_token(loop_main());
+    options.arg = b;
+    if (options.key) {
+        lua_getfield(L, 1, "client");
+        options.client = bind_check_s3(L, 4);
+        lua_setiuservalue(L, 3, 1);
+    }
+    lua_getfield(L, 1, "interval");
+    options.interval_ms = (uint32_t)(luaL_optnumber(L, -1, 0) * 1000);
+    lua_getfield(L, 1, "stall");
+    options.stall_ms = (uint32_t)(luaL_optnumber(L, -1, 0) * 1000);
+    lua_settop(L, 3);
+    struct nc_err err;
+    if (heartbeat_start(&b->h, &options, text, &err))
+        return bind_raise(L, &err, "heartbeat");
+    lua_pushinteger(L, (lua_Integer)b->token);
+    return 2;
+}
+
+/* heartbeat:set(text, now) */
+static int l_set(lua_State *L)
+{
+    struct bound_heartbeat *b = check_heartbeat(L);
+    if (heartbeat_set(b->h, luaL_checkstring(L, 2), lua_toboolean(L, 3)))
+        return luaL_error(L, "out of memory");
+    return 0;
+}
+
+/* heartbeat:watch(transfer | nil): whose numbers it adds; kept alive with it */
+static int l_watch(lua_State *L)
+{
+    struct bound_heartbeat *b = check_heartbeat(L);
+    struct bound_transfer *t = lua_isnil(L, 2) ? NULL : luaL_checkudata(L, 2, TRANSFER);
+    heartbeat_watch(b->h, t ? t->t : NULL);
+    lua_settop(L, 2);
+    lua_setiuservalue(L, 1, 2);
+    return 0;
+}
+
+/* heartbeat:failure() -> error object of the last write, or nil */
+static int l_beat_failure(lua_State *L)
+{
+    struct nc_err err;
+    if (heartbeat_failed(check_heartbeat(L)->h, &err))
+        bind_push_error(L, &err, "heartbeat");
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+/* heartbeat:stop(last): waits until nothing is under way, at most as long as one write takes */
+static int l_stop(lua_State *L)
+{
+    heartbeat_stop(check_heartbeat(L)->h, lua_toboolean(L, 2));
+    return 0;
+}
+
+static const luaL_Reg transfer_methods[] = {
+    {"add", l_add},     {"start", l_start}, {"cancel", l_cancel},   {"stats", l_stats},
+    {"ended", l_ended}, {"close", transfer_close}, {"failure", l_failure}, {NULL, NULL},
+};
+
+static const luaL_Reg heartbeat_methods[] = {
+    {"set", l_set},   {"watch", l_watch}, {"failure", l_beat_failure},
+    {"stop", l_stop}, {NULL, NULL},
+};
+
+static const luaL_Reg functions[] = {{"new", l_new}, {"heartbeat", l_heartbeat}, {NULL, NULL}};
+
+static void make_type(lua_State *L, const char *name, const luaL_Reg *methods, lua_CFunction close)
+{
+    luaL_newmetatable(L, name);
+    lua_newtable(L);
+    luaL_setfuncs(L, methods, 0);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, close);
+    lua_setfield(L, -2, "__gc");
+    lua_pushcfunction(L, close);
+    lua_setfield(L, -2, "__close");
+    lua_pop(L, 1);
+}
+
+int luaopen_nc_transfer(lua_State *L)
+{
+    make_type(L, TRANSFER, transfer_methods, transfer_close);
+    make_type(L, HEARTBEAT, heartbeat_methods, heartbeat_close);
+    luaL_newlib(L, functions);
+    return 1;
+}

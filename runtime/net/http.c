@@ -1,0 +1,504 @@
+#include "net/http.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "net/http_easy.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    ATTEMPTS = 5,
+    FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
+    GIVE_UP_MS = 12 * 1000,
+    TICK_MS = 500, /* how often the stall clocks are read */
+    CONNECTIONS_KEPT = 256,
+    MOST_THREADS = 64,
+};
+
+struct worker {
+    struct http_pool *pool;
+    unsigned index;
+    pthread_t thread;
+    bool started;
+    CURLM *multi;
+    uint32_t random;
+    struct http_transfer *active; /* doubly linked */
+    struct http_transfer *spare;
+    struct http_request *delayed; /* by start_after_ms */
+    uint64_t ticked_ms;
+    /* Shared. */
+    pthread_mutex_t lock;
+    struct http_request *inbox, **inbox_end;
+    bool look_for_cancelled;
+    atomic_bool stopping;
+};
+
+struct http_pool {
+    unsigned n;
+    atomic_uint next;
+    char *ca_file;
+    struct worker workers[];
+};
+
+static _Thread_local struct worker *this_worker;
+
+void http_request_init(struct http_request *r, const struct http_hooks *hooks)
+{
+    *r = (struct http_request){.hooks = hooks};
+    buf_init(&r->url, 16 * 1024);
+    buf_init(&r->headers, 64 * 1024);
+}
+
+void http_request_free(struct http_request *r)
+{
+    buf_free(&r->url);
+    buf_free(&r->headers);
+    buf_free(&r->head);
+    buf_free(&r->text);
+    const struct http_hooks *hooks = r->hooks;
+    *r = (struct http_request){.hooks = hooks};
+}
+
+void http_request_reset(struct http_request *r)
+{
+    buf_clear(&r->url);
+    buf_clear(&r->headers);
+}
+
+void http_add_header(struct http_request *r, const char *name, const char *value)
+{
+    buf_printf(&r->headers, "%s: %s\n", name, value);
+}
+
+const char *http_header(const struct http_request *r, const char *name, char *out, size_t size)
+{
+    size_t n = strlen(name);
+    for (const char *p = buf_str(&r->head); *p;) {
+        const char *end = strchr(p, '\n');
+        if (strncmp(p, name, n) == 0 && p[n] == ':') {
+            p += n + 1;
+            while (p < end && (*p == ' ' || *p == '\t'))
+                p++;
+            while (end > p && (end[-1] == ' ' || end[-1] == '\t'))
+                end--;
+            if ((size_t)(end - p) >= size)
+                return NULL;
+            memcpy(out, p, (size_t)(end - p));
+            out[end - p] = '\0';
+            return out;
+        }
+        p = end + 1;
+    }
+    return NULL;
+}
+
+static uint32_t draw(struct worker *w)
+{
+    w->random ^= w->random << 13;
+    w->random ^= w->random >> 17;
+    w->random ^= w->random << 5;
+    return w->random;
+}
+
+static void delay(struct worker *w, struct http_request *r, uint64_t until_ms)
+{
+    r->start_after_ms = until_ms;
+    struct http_request **at = &w->delayed;
+    while (*at && (*at)->start_after_ms <= until_ms)
+        at = &(*at)->next;
+    r->next = *at;
+    *at = r;
+}
+
+static void finish(struct http_request *r)
+{
+    r->transfer = NULL;
+    r->hooks->done(r);
+}
+
+static void fail_cancelled(struct http_request *r)
+{
+    nc_err_set(&r->err, "Cancelled", "%s: cancelled", r->what);
+    r->failed = true;
+    finish(r);
+}
+
+static struct http_transfer *take_transfer(struct worker *w)
+{
+    struct http_transfer *t = w->spare;
+    if (t) {
+        w->spare = t->next;
+    } else {
+        t = calloc(1, sizeof *t);
+        if (t && !(t->easy = curl_easy_init())) {
+            free(t);
+            t = NULL;
+        }
+    }
+    return t;
+}
+
+static void drop_transfer(struct worker *w, struct http_transfer *t)
+{
+    if (t->prev)
+        t->prev->next = t->next;
+    else
+        w->active = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
+    t->r->transfer = NULL;
+    t->prev = NULL;
+    t->next = w->spare;
+    w->spare = t;
+}
+
+static void start(struct worker *w, struct http_request *r)
+{
+    uint64_t now = clock_ms();
+    if (atomic_load(&r->cancelled)) {
+        fail_cancelled(r);
+        return;
+    }
+    uint64_t gate = r->gate ? atomic_load(&r->gate->until_ms) : 0;
+    if (gate > now) {
+        /* Spread the start, or all who waited come at once. */
+        delay(w, r, gate + draw(w) % 100);
+        return;
+    }
+    if (!r->attempts)
+        r->first_ms = now;
+    r->attempts++;
+    r->err = (struct nc_err){0};
+    struct http_transfer *t = NULL;
+    if ((r->hooks->prepare && r->hooks->prepare(r)) || !(t = take_transfer(w))) {
+        if (!r->err.code[0])
+            nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
+        r->failed = true;
+        finish(r);
+        return;
+    }
+    t->prev = NULL;
+    t->next = w->active;
+    if (w->active)
+        w->active->prev = t;
+    w->active = t;
+    r->transfer = t;
+    if (http_easy_begin(t, r, w->pool->ca_file) || curl_multi_add_handle(w->multi, t->easy)) {
+        if (!r->err.code[0])
+            nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
+        r->failed = true;
+        drop_transfer(w, t);
+        finish(r);
+    }
+}
+
+static bool may_retry(const struct worker *w, const struct http_request *r, uint64_t now)
+{
+    unsigned most = r->attempts_max ? r->attempts_max : ATTEMPTS;
+    uint32_t give_up = r->give_up_ms ? r->give_up_ms : GIVE_UP_MS;
+    return r->attempts < most && !atomic_load(&r->cancelled) && !atomic_load(&w->stopping) &&
+           (r->answered || now - r->first_ms < give_up);
+}
+
+/* The service's own wish for a pause, and everybody's share in it. */
+static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
+{
+    if (r->status != 503 && r->status != 429)
+        return;
+    char value[64];
+    uint64_t after = 0;
+    if (http_header(r, "retry-after", value, sizeof value))
+        after = retry_after_ms(value, clock_wall_s());
+    retry_gate_throttle(r->gate, now, after, draw(w));
+}
+
+static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
+{
+    struct http_request *r = t->r;
+    enum http_verdict verdict = HTTP_OK;
+    curl_multi_remove_handle(w->multi, t->easy);
+    http_easy_end(t, code);
+    if (r->failed)
+        verdict = r->err.retryable ? HTTP_RETRY : HTTP_FAILED;
+    else if (r->hooks->judge)
+        verdict = r->hooks->judge(r);
+    if (verdict != HTTP_OK)
+        http_easy_undo(t);
+    bool network = r->failed; /* no usable answer: its connection is not to be trusted */
+    drop_transfer(w, t);
+    uint64_t now = clock_ms();
+    if (verdict == HTTP_AGAIN) {
+        if (r->free_again++ < FREE_AGAIN_MAX) {
+            r->attempts--;
+            start(w, r);
+            return;
+        }
+        nc_err_set(&r->err, "TooManyRedirects", "%s: sent on %d times without an answer", r->what,
+                   FREE_AGAIN_MAX);
+        verdict = HTTP_FAILED;
+    }
+    if (verdict == HTTP_OK) {
+        retry_gate_ok(r->gate);
+        finish(r);
+        return;
+    }
+    r->failed = true;
+    note_refusal(w, r, now);
+    if (verdict == HTTP_RETRY && may_retry(w, r, now)) {
+        r->fresh = network;
+        delay(w, r, now + retry_backoff_ms(r->attempts, draw(w)));
+        return;
+    }
+    if (atomic_load(&r->cancelled))
+        nc_err_set(&r->err, "Cancelled", "%s: cancelled", r->what);
+    finish(r);
+}
+
+static void drop_cancelled(struct worker *w, bool all);
+
+/* What other threads have left for this worker. */
+static void take_inbox(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    struct http_request *list = w->inbox;
+    bool cancelled = w->look_for_cancelled;
+    w->inbox = NULL;
+    w->inbox_end = &w->inbox;
+    w->look_for_cancelled = false;
+    pthread_mutex_unlock(&w->lock);
+    if (cancelled)
+        drop_cancelled(w, false);
+    while (list) {
+        struct http_request *r = list;
+        list = r->next;
+        start(w, r);
+    }
+}
+
+static void start_due(struct worker *w)
+{
+    uint64_t now = clock_ms();
+    while (w->delayed && w->delayed->start_after_ms <= now) {
+        struct http_request *r = w->delayed;
+        w->delayed = r->next;
+        start(w, r);
+    }
+}
+
+/* A hook may start and end requests while we walk: look again from the front each time. */
+static void drop_cancelled(struct worker *w, bool all)
+{
+    for (struct http_transfer *t = w->active; t;) {
+        if (all || atomic_load(&t->r->cancelled)) {
+            atomic_store(&t->r->cancelled, true);
+            settle(w, t, CURLE_ABORTED_BY_CALLBACK);
+            t = w->active;
+        } else {
+            t = t->next;
+        }
+    }
+    for (struct http_request **at = &w->delayed; *at;) {
+        struct http_request *r = *at;
+        if (all || atomic_load(&r->cancelled)) {
+            *at = r->next;
+            fail_cancelled(r);
+            at = &w->delayed;
+        } else {
+            at = &r->next;
+        }
+    }
+}
+
+static void cut_stalled(struct worker *w)
+{
+    uint64_t now = clock_ms();
+    if (now - w->ticked_ms < TICK_MS)
+        return;
+    w->ticked_ms = now;
+    for (struct http_transfer *t = w->active; t;) {
+        struct http_transfer *next = t->next;
+        if (http_easy_stalled(t, now)) {
+            settle(w, t, CURLE_OPERATION_TIMEDOUT);
+            next = w->active;
+        }
+        t = next;
+    }
+}
+
+static int wait_ms(struct worker *w)
+{
+    int ms = w->active ? TICK_MS : 60 * 1000;
+    pthread_mutex_lock(&w->lock);
+    if (w->inbox) /* a hook has just submitted */
+        ms = 0;
+    pthread_mutex_unlock(&w->lock);
+    if (w->delayed) {
+        uint64_t now = clock_ms();
+        uint64_t due = w->delayed->start_after_ms;
+        uint64_t left = due > now ? due - now : 0;
+        if (left < (uint64_t)ms)
+            ms = (int)left;
+    }
+    return ms;
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    this_worker = w;
+    for (;;) {
+        take_inbox(w);
+        start_due(w);
+        int running = 0, left = 0;
+        curl_multi_perform(w->multi, &running);
+        CURLMsg *msg;
+        while ((msg = curl_multi_info_read(w->multi, &left))) {
+            struct http_transfer *t = NULL;
+            curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+            settle(w, t, msg->data.result);
+        }
+        cut_stalled(w);
+        if (atomic_load(&w->stopping)) {
+            take_inbox(w);
+            drop_cancelled(w, true);
+            if (!w->active && !w->delayed)
+                return NULL;
+        }
+        curl_multi_poll(w->multi, NULL, 0, wait_ms(w), NULL);
+    }
+}
+
+/* Any thread but the worker's own is heard through curl_multi_wakeup. */
+static void wake(struct worker *w)
+{
+    if (w != this_worker)
+        curl_multi_wakeup(w->multi);
+}
+
+void http_submit(struct http_pool *pool, struct http_request *r)
+{
+    struct worker *w = this_worker && this_worker->pool == pool
+                           ? this_worker
+                           : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
+    r->worker = w->index;
+    r->next = NULL;
+    r->attempts = r->free_again = 0;
+    r->answered = r->fresh = r->failed = false;
+    r->transfer = NULL;
+    atomic_store(&r->cancelled, false);
+    pthread_mutex_lock(&w->lock);
+    *w->inbox_end = r;
+    w->inbox_end = &r->next;
+    pthread_mutex_unlock(&w->lock);
+    wake(w);
+}
+
+void http_cancel(struct http_pool *pool, struct http_request *r)
+{
+    struct worker *w = &pool->workers[r->worker];
+    atomic_store(&r->cancelled, true);
+    pthread_mutex_lock(&w->lock);
+    w->look_for_cancelled = true;
+    pthread_mutex_unlock(&w->lock);
+    wake(w);
+}
+
+/* The first of the well-known variables that names a file which is there. libcurl's own default
+ * does for the rest. */
+static const char *default_ca(void)
+{
+    static const char *const names[] = {"SSL_CERT_FILE", "CURL_CA_BUNDLE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *file = getenv(names[i]);
+        if (file && *file && access(file, R_OK) == 0)
+            return file;
+    }
+    return NULL;
+}
+
+static int start_worker(struct http_pool *pool, unsigned i, struct nc_err *err)
+{
+    struct worker *w = &pool->workers[i];
+    w->pool = pool;
+    w->index = i;
+    w->random = (uint32_t)clock_us() ^ (0x9e3779b9u * (i + 1));
+    w->inbox_end = &w->inbox;
+    pthread_mutex_init(&w->lock, NULL);
+    w->multi = curl_multi_init();
+    if (!w->multi)
+        return nc_err_set(err, "ENOMEM", "starting the HTTP threads: out of memory");
+    curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&w->thread, NULL, work, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc)
+        return nc_err_sys(err, rc, "starting the HTTP threads");
+    w->started = true;
+    return 0;
+}
+
+int http_pool_new(struct http_pool **out, const struct http_options *options, struct nc_err *err)
+{
+    unsigned n = options->threads ? options->threads : limits_cpus();
+    n = n < 2 ? 2 : n > MOST_THREADS ? MOST_THREADS : n;
+    const char *ca = options->ca_file ? options->ca_file : default_ca();
+    struct http_pool *pool = calloc(1, sizeof *pool + n * sizeof pool->workers[0]);
+    if (!pool || (ca && !(pool->ca_file = strdup(ca)))) {
+        free(pool);
+        return nc_err_set(err, "ENOMEM", "starting the HTTP threads: out of memory");
+    }
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    pool->n = n;
+    for (unsigned i = 0; i < n; i++) {
+        if (start_worker(pool, i, err)) {
+            http_pool_free(pool);
+            return -1;
+        }
+    }
+    *out = pool;
+    return 0;
+}
+
+static void free_worker(struct worker *w)
+{
+    while (w->spare) {
+        struct http_transfer *t = w->spare;
+        w->spare = t->next;
+        curl_easy_cleanup(t->easy);
+        curl_slist_free_all(t->headers);
+        free(t);
+    }
+    curl_multi_cleanup(w->multi);
+    pthread_mutex_destroy(&w->lock);
+}
+
+void http_pool_free(struct http_pool *pool)
+{
+    if (!pool)
+        return;
+    for (unsigned i = 0; i < pool->n && pool->workers[i].pool; i++) {
+        struct worker *w = &pool->workers[i];
+        atomic_store(&w->stopping, true);
+        if (w->started) {
+            curl_multi_wakeup(w->multi);
+            pthread_join(w->thread, NULL);
+        }
+    }
+    for (unsigned i = 0; i < pool->n && pool->workers[i].pool; i++)
+        free_worker(&pool->workers[i]);
+    free(pool->ca_file);
+    free(pool);
+    curl_global_cleanup();
+}
+
+unsigned http_pool_threads(const struct http_pool *pool)
+{
+    return pool->n;
+}

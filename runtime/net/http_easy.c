@@ -1,0 +1,313 @@
+#include "net/http_easy.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    CONNECT_TIMEOUT_MS = 5000,
+    STALL_MS = 30 * 1000,
+    STALL_LEAST_BYTES = 1024,
+    TEXT_MAX = 64 * 1024,
+    IDLE_CONNECTION_S = 4, /* servers close idle ones after about 5 s */
+    DOWN_BUFFER = 256 * 1024,
+    UP_BUFFER = 512 * 1024,
+    UP_BUFFER_FROM = 1024 * 1024, /* bodies smaller than this keep libcurl's own 64 KiB */
+};
+
+static int stop(struct http_transfer *t, bool retryable, const char *code, const char *text)
+{
+    nc_err_set(&t->err, code, "%s", text);
+    t->err.retryable = retryable;
+    return 0; /* fewer bytes than offered: libcurl ends the transfer */
+}
+
+/* "bytes 0-9/100" must start where we asked and hold as many bytes as we asked for. */
+static bool range_fits(const struct http_request *r)
+{
+    char value[96];
+    uint64_t first, last;
+    if (!http_header(r, "content-range", value, sizeof value))
+        return false;
+    if (sscanf(value, "bytes %" SCNu64 "-%" SCNu64, &first, &last) != 2)
+        return false;
+    return first == r->range_start && last - first + 1 == r->dest_len;
+}
+
+/* At the first byte of a body, or at the end of an answer without one: where does it go? */
+static bool check_head(struct http_transfer *t)
+{
+    struct http_request *r = t->r;
+    t->body_started = true;
+    long status = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    r->status = (int)status;
+    t->into_dest = r->dest && status >= 200 && status < 300;
+    if (!t->into_dest || !r->ranged)
+        return true;
+    if (status != 206) {
+        stop(t, true, "BadRange", "the server ignored the range and sent the whole file");
+        return false;
+    }
+    if (!range_fits(r)) {
+        stop(t, true, "BadRange", "the server sent another range than it was asked for");
+        return false;
+    }
+    return true;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *user)
+{
+    struct http_transfer *t = user;
+    struct http_request *r = t->r;
+    size_t len = size * n;
+    if (!t->body_started && !check_head(t))
+        return 0;
+    if (t->into_dest) {
+        if (len > r->dest_len - r->received)
+            return (size_t)stop(t, true, "LongBody", "the server sent more bytes than the file has");
+        memcpy((char *)r->dest + r->received, data, len);
+    } else {
+        size_t room = r->text.max - r->text.len;
+        if (len > room && r->text_whole)
+            return (size_t)stop(t, false, "LongBody", "the answer is larger than it may be");
+        buf_add(&r->text, data, len < room ? len : room);
+    }
+    r->received += len;
+    if (r->moved && t->into_dest)
+        atomic_fetch_add_explicit(r->moved, len, memory_order_relaxed);
+    return len;
+}
+
+/* Each header line; a new status line (100 Continue, say) starts the head over. */
+static size_t on_header(char *data, size_t size, size_t n, void *user)
+{
+    struct http_transfer *t = user;
+    struct buf *head = &t->r->head;
+    size_t len = size * n;
+    if (len > 5 && memcmp(data, "HTTP/", 5) == 0) {
+        buf_clear(head);
+        return len;
+    }
+    size_t end = len;
+    while (end && (data[end - 1] == '\r' || data[end - 1] == '\n'))
+        end--;
+    const char *colon = memchr(data, ':', end);
+    if (!colon)
+        return len;
+    size_t at = head->len;
+    if (buf_add(head, data, end) || buf_putc(head, '\n'))
+        return (size_t)stop(t, false, "NetworkError", "the answer's headers are too large");
+    for (size_t i = 0; i < (size_t)(colon - data); i++) {
+        if (head->data[at + i] >= 'A' && head->data[at + i] <= 'Z')
+            head->data[at + i] = (char)(head->data[at + i] + ('a' - 'A'));
+    }
+    return len;
+}
+
+static size_t on_read(char *out, size_t size, size_t n, void *user)
+{
+    struct http_transfer *t = user;
+    size_t left = t->r->body_len - t->sent;
+    size_t len = size * n < left ? size * n : left;
+    if (len)
+        memcpy(out, (const char *)t->r->body + t->sent, len);
+    t->sent += len;
+    if (t->r->moved)
+        atomic_fetch_add_explicit(t->r->moved, len, memory_order_relaxed);
+    return len;
+}
+
+/* A reused connection that turned out dead: libcurl sends the body again from its start. */
+static int on_seek(void *user, curl_off_t offset, int origin)
+{
+    struct http_transfer *t = user;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->r->body_len)
+        return CURL_SEEKFUNC_FAIL;
+    if (t->r->moved)
+        atomic_fetch_sub_explicit(t->r->moved, t->sent - (size_t)offset, memory_order_relaxed);
+    t->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
+}
+
+static int set_headers(struct http_transfer *t, struct http_request *r)
+{
+    curl_slist_free_all(t->headers);
+    t->headers = NULL;
+    struct curl_slist *list = curl_slist_append(NULL, "Expect:");
+    if (list)
+        t->headers = list;
+    char *line = r->headers.data;
+    while (list && line && *line) {
+        char *end = strchr(line, '\n');
+        *end = '\0';
+        /* libcurl sends a header without a value only when it ends in a semicolon. */
+        size_t n = strlen(line);
+        char *fixed = NULL;
+        if (n >= 2 && strcmp(line + n - 2, ": ") == 0 && (fixed = strdup(line)))
+            memcpy(fixed + n - 2, ";", 2);
+        list = curl_slist_append(t->headers, fixed ? fixed : line);
+        free(fixed);
+        *end = '\n';
+        line = end + 1;
+    }
+    return list ? 0 : nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
+}
+
+static void set_body(CURL *easy, const struct http_request *r)
+{
+    bool head = strcmp(r->method, "HEAD") == 0;
+    if (head) {
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    } else if (r->has_body) {
+        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_len);
+        if (r->body_len >= UP_BUFFER_FROM)
+            curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)UP_BUFFER);
+    }
+    if (!head && strcmp(r->method, r->has_body ? "PUT" : "GET") != 0)
+        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
+}
+
+static void set_common(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+{
+    CURL *easy = t->easy;
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->curl_text);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_S);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
+    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)DOWN_BUFFER);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, t);
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
+    curl_easy_setopt(easy, CURLOPT_READDATA, t);
+    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
+    curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
+    if (ca_file)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file);
+}
+
+int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file)
+{
+    curl_easy_reset(t->easy);
+    t->r = r;
+    t->err = (struct nc_err){0};
+    t->sent = 0;
+    t->body_started = t->into_dest = false;
+    t->window_ms = clock_ms();
+    t->window_bytes = 0;
+    t->curl_text[0] = '\0';
+    buf_clear(&r->head);
+    buf_clear(&r->text);
+    r->head.max = TEXT_MAX;
+    r->text.max = r->text_max ? r->text_max : TEXT_MAX;
+    r->status = 0;
+    r->received = 0;
+    r->failed = false;
+    r->err = (struct nc_err){0};
+    if (r->url.failed || r->headers.failed || !r->url.len)
+        return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
+    if (set_headers(t, r))
+        return -1;
+    set_common(t, r, r->ca_file ? r->ca_file : ca_file);
+    set_body(t->easy, r);
+    curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url));
+    curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+    return 0;
+}
+
+static const struct curl_kind {
+    CURLcode code;
+    const char *name;
+    bool retryable;
+} curl_kinds[] = {
+    {CURLE_COULDNT_RESOLVE_HOST, "DnsFailed", true},
+    {CURLE_COULDNT_RESOLVE_PROXY, "DnsFailed", true},
+    {CURLE_COULDNT_CONNECT, "ConnectFailed", true},
+    {CURLE_OPERATION_TIMEDOUT, "Timeout", true},
+    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true},
+    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false},
+    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false},
+    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false},
+    {CURLE_URL_MALFORMAT, "Usage", false},
+    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false},
+    {CURLE_OUT_OF_MEMORY, "ENOMEM", false},
+    {CURLE_PARTIAL_FILE, "ShortBody", true},
+};
+
+static void network_failure(struct http_transfer *t, CURLcode code)
+{
+    struct http_request *r = t->r;
+    struct curl_kind kind = {code, "NetworkError", true};
+    for (size_t i = 0; i < sizeof curl_kinds / sizeof curl_kinds[0]; i++) {
+        if (curl_kinds[i].code == code)
+            kind = curl_kinds[i];
+    }
+    nc_err_set(&r->err, kind.name, "%s: %s", r->what,
+               t->curl_text[0] ? t->curl_text : curl_easy_strerror(code));
+    r->err.retryable = kind.retryable;
+}
+
+void http_easy_end(struct http_transfer *t, CURLcode code)
+{
+    struct http_request *r = t->r;
+    if (code == CURLE_OK && !t->body_started)
+        check_head(t);
+    long status = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    r->status = (int)status;
+    r->answered |= status != 0;
+    if (t->err.code[0]) {
+        nc_err_set(&r->err, t->err.code, "%s: %s", r->what, t->err.message);
+        r->err.retryable = t->err.retryable;
+    } else if (code != CURLE_OK) {
+        network_failure(t, code);
+    } else if (t->into_dest && r->received != r->dest_len) {
+        nc_err_set(&r->err, "ShortBody", "%s: the body ended after %zu of %zu bytes", r->what,
+                   r->received, r->dest_len);
+        r->err.retryable = true;
+    }
+    r->failed = r->err.code[0] != '\0';
+    if (r->failed)
+        r->err.status = r->status;
+}
+
+void http_easy_undo(struct http_transfer *t)
+{
+    size_t counted = t->sent + (t->into_dest ? t->r->received : 0);
+    if (t->r->moved)
+        atomic_fetch_sub_explicit(t->r->moved, counted, memory_order_relaxed);
+}
+
+bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
+{
+    uint32_t limit = t->r->stall_ms ? t->r->stall_ms : STALL_MS;
+    curl_off_t down = 0, up = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
+    curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &up);
+    if (down + up - t->window_bytes >= STALL_LEAST_BYTES) {
+        t->window_bytes = down + up;
+        t->window_ms = now_ms;
+    }
+    if (now_ms - t->window_ms < limit)
+        return false;
+    nc_err_set(&t->err, "Timeout", "less than 1 KiB came or went in %u s",
+               (unsigned)(limit / 1000));
+    t->err.retryable = true;
+    return true;
+}

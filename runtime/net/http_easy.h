@@ -1,0 +1,33 @@
+/* One attempt of a request as a libcurl easy handle: options, callbacks, and what came of it.
+ * Private to net/: http.c drives it, on one worker's thread. */
+#ifndef NC_NET_HTTP_EASY_H
+#define NC_NET_HTTP_EASY_H
+
+#include "net/http.h"
+
+#include <curl/curl.h>
+
+struct http_transfer {
+    CURL *easy; /* kept between requests; its connections live in the multi handle */
+    struct http_request *r;
+    struct curl_slist *headers;
+    struct nc_err err;    /* set by a callback that stopped the transfer */
+    size_t sent;          /* bytes of the body handed to libcurl */
+    bool body_started;    /* the answer's head was checked */
+    bool into_dest;
+    uint64_t window_ms;   /* the stall clock: when this window began, bytes seen by then */
+    curl_off_t window_bytes;
+    char curl_text[CURL_ERROR_SIZE];
+    struct http_transfer *prev, *next;
+};
+
+/* Sets every option for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
+int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file);
+/* After libcurl is done with it: fills r's status, failed, err. */
+void http_easy_end(struct http_transfer *t, CURLcode code);
+/* Takes back from r->moved what this attempt counted: it will have to move again. */
+void http_easy_undo(struct http_transfer *t);
+/* True once the attempt has moved too little for too long, at now_ms. */
+bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms);
+
+#endif

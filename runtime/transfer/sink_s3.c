@@ -1,0 +1,347 @@
+#include "transfer/ends.h"
+
+#include "s3/s3_xml.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PART_ATTEMPTS = 10,
+    PART_GIVE_UP_MS = 120 * 1000,
+    COMPLETE_STALL_MS = 300 * 1000, /* putting a large object together takes a server a while */
+    ANSWER_MAX = 1024 * 1024,
+};
+
+struct sink_s3 {
+    struct sink base;
+    struct s3_client *client;
+    char *prefix;
+};
+
+/* One file's own requests: create, complete and abort, one at a time, begun under the transfer's
+ * lock; and the look at the object after a Complete that failed, begun by a worker. */
+struct s3_file {
+    struct s3_request request, look;
+    bool in_use;
+    atomic_bool looking;
+    struct file *file;
+    struct buf body;
+    struct nc_err why; /* of the Complete */
+};
+
+struct s3_part_put {
+    struct s3_request request;
+    struct part *part;
+};
+
+static int key_of(const struct sink_s3 *s, const struct file *f, struct buf *key)
+{
+    buf_init(key, 4096);
+    buf_puts(key, s->prefix);
+    return buf_puts(key, f->path);
+}
+
+static enum op no_memory(const struct file *f, struct nc_err *err)
+{
+    nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
+    return OP_FAILED;
+}
+
+/* Starts a request over for the file. */
+static struct s3_request *begin(struct sink_s3 *s, struct file *f, const char *method,
+                                void (*done)(struct s3_request *))
+{
+    struct s3_file *d = f->sink_data;
+    struct nc_err err;
+    struct buf key;
+    if (!d) {
+        d = calloc(1, sizeof *d);
+        if (!d)
+            return NULL;
+        d->file = f;
+        buf_init(&d->body, 2 * ANSWER_MAX);
+        f->sink_data = d;
+    }
+    if (d->in_use)
+        s3_request_free(&d->request);
+    d->in_use = false;
+    if (key_of(s, f, &key) == 0 &&
+        s3_request_init(&d->request, s->client, method, buf_str(&key), &err) == 0)
+        d->in_use = true;
+    buf_free(&key);
+    if (!d->in_use)
+        return NULL;
+    d->request.owner = d;
+    d->request.done = done;
+    d->request.http.text_max = ANSWER_MAX;
+    d->request.http.text_whole = true;
+    return &d->request;
+}
+
+static void end(struct s3_request *r)
+{
+    struct s3_file *d = r->owner;
+    struct nc_err err = r->http.err;
+    bool failed = r->http.failed;
+    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_file_ended(d->file, failed ? &err : NULL);
+}
+
+static void add_digest(struct s3_request *r, const struct file *f)
+{
+    if (f->sha256[0])
+        s3_request_header(r, "x-amz-meta-sha256", f->sha256);
+}
+
+/* ---- create ---- */
+
+static enum http_verdict read_upload_id(struct s3_request *r)
+{
+    struct s3_file *d = r->owner;
+    char *id = NULL;
+    struct nc_err why;
+    if (s3_xml_upload_id(buf_str(&r->http.text), r->http.text.len, &id, &why)) {
+        nc_err_set(&r->http.err, why.code, "%s: the answer to CreateMultipartUpload: %s", r->what,
+                   why.message);
+        return why.retryable ? HTTP_RETRY : HTTP_FAILED;
+    }
+    free(d->file->upload_id);
+    d->file->upload_id = id;
+    return HTTP_OK;
+}
+
+static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    if (f->parts == 1 || f->upload_id)
+        return OP_OVER;
+    struct s3_request *r = begin(s, f, "POST", end);
+    if (!r)
+        return no_memory(f, err);
+    url_query_add(&r->query, "uploads", "");
+    add_digest(r, f);
+    r->http.has_body = true;
+    r->read = read_upload_id;
+    s3_submit(transfer_pool(f->transfer), r);
+    return OP_BEGUN;
+}
+
+/* ---- parts ---- */
+
+static void stored(struct s3_request *r)
+{
+    struct s3_part_put *op = r->owner;
+    struct part *part = op->part;
+    struct nc_err err = r->http.err;
+    bool failed = r->http.failed;
+    char etag[80] = "";
+    if (!failed && !s3_etag(r, etag, sizeof etag)) {
+        nc_err_set(&err, "BadAnswer", "%s: the server's answer has no ETag", r->what);
+        failed = true;
+    }
+    transfer_note_retries(part->file->transfer, r->http.attempts);
+    transfer_part_stored(part, etag, failed ? &err : NULL);
+}
+
+static enum op store(struct sink *self, struct part *part, struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    struct file *f = part->file;
+    struct s3_part_put *op = calloc(1, sizeof *op);
+    struct buf key;
+    if (key_of(s, f, &key) || !op ||
+        s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
+        buf_free(&key);
+        free(op);
+        return no_memory(f, err);
+    }
+    buf_free(&key);
+    part->op = op;
+    op->part = part;
+    struct s3_request *r = &op->request;
+    if (f->parts > 1) {
+        char number[16];
+        snprintf(number, sizeof number, "%" PRIu32, part->index + 1);
+        url_query_add(&r->query, "partNumber", number);
+        url_query_add(&r->query, "uploadId", f->upload_id);
+    } else {
+        add_digest(r, f);
+    }
+    r->owner = op;
+    r->done = stored;
+    r->http.body = part->data;
+    r->http.body_len = part->len;
+    r->http.has_body = true;
+    r->http.attempts_max = PART_ATTEMPTS;
+    r->http.give_up_ms = PART_GIVE_UP_MS;
+    r->http.moved = transfer_bytes_out(f->transfer);
+    s3_submit(transfer_pool(f->transfer), r);
+    return OP_BEGUN;
+}
+
+/* ---- complete ---- */
+
+/* A 200 may hold an error, half a document or nothing: only a whole result is success. */
+static enum http_verdict read_complete(struct s3_request *r)
+{
+    char *etag = NULL;
+    struct nc_err why;
+    if (s3_xml_complete(buf_str(&r->http.text), r->http.text.len, &etag, &why) == 0) {
+        free(etag);
+        return HTTP_OK;
+    }
+    nc_err_set(&r->http.err, why.code, "%s: CompleteMultipartUpload answered %d, but: %s", r->what,
+               r->http.status, why.message);
+    r->http.err.retryable = why.retryable;
+    return why.retryable ? HTTP_RETRY : HTTP_FAILED;
+}
+
+/* The object is there, has the size and was put there for this digest: an answer was lost. */
+static enum http_verdict read_look(struct s3_request *r)
+{
+    struct s3_file *d = r->owner;
+    const struct file *f = d->file;
+    char text[80];
+    uint64_t size = 0;
+    bool right = http_header(&r->http, "content-length", text, sizeof text) &&
+                 text_u64(text, &size) == 0 && size == f->size;
+    if (right && f->sha256[0])
+        right = http_header(&r->http, "x-amz-meta-sha256", text, sizeof text) &&
+                strcmp(text, f->sha256) == 0;
+    if (right)
+        return HTTP_OK;
+    r->http.err = d->why;
+    return HTTP_FAILED;
+}
+
+static void looked(struct s3_request *r)
+{
+    struct s3_file *d = r->owner;
+    if (r->http.failed)
+        r->http.err = d->why;
+    end(r);
+}
+
+static void completed(struct s3_request *r)
+{
+    struct s3_file *d = r->owner;
+    struct nc_err ignored;
+    d->why = r->http.err;
+    bool known = !r->http.failed || strcmp(d->why.code, "Cancelled") == 0;
+    if (known || atomic_load(&d->looking) ||
+        s3_request_init(&d->look, r->client, "HEAD", r->key, &ignored)) {
+        end(r);
+        return;
+    }
+    transfer_note_retries(d->file->transfer, r->http.attempts);
+    d->look.owner = d;
+    d->look.done = looked;
+    d->look.read = read_look;
+    atomic_store(&d->looking, true);
+    s3_submit(transfer_pool(d->file->transfer), &d->look);
+}
+
+static enum op finish(struct sink *self, struct file *f, struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    if (f->parts == 1)
+        return OP_OVER;
+    struct s3_request *r = begin(s, f, "POST", completed);
+    struct s3_part *parts = calloc(f->parts, sizeof parts[0]);
+    if (!r || !parts) {
+        free(parts);
+        return no_memory(f, err);
+    }
+    for (uint32_t i = 0; i < f->parts; i++)
+        parts[i] = (struct s3_part){.number = i + 1, .etag = f->etags[i]};
+    struct s3_file *d = f->sink_data;
+    buf_clear(&d->body);
+    int rc = s3_xml_build_complete(&d->body, parts, f->parts);
+    free(parts);
+    if (rc) {
+        nc_err_set(err, "BadAnswer", "%s: an ETag of the server does not fit into XML", r->what);
+        return OP_FAILED;
+    }
+    url_query_add(&r->query, "uploadId", f->upload_id);
+    s3_request_header(r, "Content-Type", "application/xml");
+    r->http.body = d->body.data;
+    r->http.body_len = d->body.len;
+    r->http.has_body = true;
+    r->http.stall_ms = COMPLETE_STALL_MS;
+    r->read = read_complete;
+    s3_submit(transfer_pool(f->transfer), r);
+    return OP_BEGUN;
+}
+
+/* ---- leaving, cancelling ---- */
+
+static enum op leave(struct sink *self, struct file *f, struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    if (!f->upload_id)
+        return OP_OVER;
+    struct s3_request *r = begin(s, f, "DELETE", end);
+    if (!r)
+        return no_memory(f, err);
+    url_query_add(&r->query, "uploadId", f->upload_id);
+    s3_submit(transfer_pool(f->transfer), r);
+    return OP_BEGUN;
+}
+
+static void cancel(struct sink *self, struct file *f, struct part *part)
+{
+    (void)self;
+    struct http_pool *pool = transfer_pool(f->transfer);
+    struct s3_file *d = f->sink_data;
+    if (part)
+        http_cancel(pool, &((struct s3_part_put *)part->op)->request.http);
+    else if (d && d->in_use)
+        http_cancel(pool, &d->request.http);
+    if (!part && d && atomic_load(&d->looking))
+        http_cancel(pool, &d->look.http);
+}
+
+static void release(struct sink *self, struct part *part)
+{
+    (void)self;
+    struct s3_part_put *op = part->op;
+    if (op)
+        s3_request_free(&op->request);
+    free(op);
+    part->op = NULL;
+}
+
+static void forget(struct sink *self, struct file *f)
+{
+    (void)self;
+    struct s3_file *d = f->sink_data;
+    if (d->in_use)
+        s3_request_free(&d->request);
+    if (atomic_load(&d->looking))
+        s3_request_free(&d->look);
+    buf_free(&d->body);
+    free(d);
+    f->sink_data = NULL;
+}
+
+static void free_sink(struct sink *self)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    free(s->prefix);
+    free(s);
+}
+
+struct sink *sink_s3_new(struct s3_client *client, const char *prefix)
+{
+    struct sink_s3 *s = calloc(1, sizeof *s);
+    if (!s || !(s->prefix = strdup(prefix))) {
+        free(s);
+        return NULL;
+    }
+    s->base = (struct sink){false,  open_file, store,  finish,   leave,
+                            cancel, release,   forget, free_sink};
+    s->client = client;
+    return &s->base;
+}

@@ -1,0 +1,60 @@
+# Targets that install, check and show. Each of demo, test and lint installs what it needs.
+
+JOBS := $(shell nproc)
+
+.PHONY: deps
+deps:
+	spec/deps build demo test lint
+
+.PHONY: demo
+demo:
+	spec/deps build demo
+	$(MAKE) -j$(JOBS) all
+	spec/demo.sh
+
+.PHONY: test
+test:
+	spec/deps build test
+	$(MAKE) -j$(JOBS) all unit fuzz
+	$(MAKE) -j$(JOBS) SANITIZE=address,undefined all unit
+	$(MAKE) -j$(JOBS) SANITIZE=thread all unit
+	spec/run
+
+.PHONY: fuzz-run
+fuzz-run: fuzz
+	spec/run fuzz
+
+C_FILES     := $(sort $(wildcard runtime/*.[ch] runtime/*/*.[ch] spec/*/*.[ch]))
+SHELL_FILES := .ci/run spec/deps spec/run spec/demo.sh spec/fixtures/make-acoustic \
+               $(wildcard spec/rigs/* runtime/*.sh)
+LUA_FILES   := $(wildcard lua recipes manifests spec) spec/fixtures/make-checkpoint
+
+.PHONY: format
+format:
+	clang-format -i $(C_FILES)
+
+# Each tool reports, whatever the others found.
+LINTS := lint-format lint-shell lint-lua lint-cppcheck lint-tidy
+.PHONY: lint $(LINTS)
+lint:
+	spec/deps build lint
+	$(MAKE) compile_commands.json
+	$(MAKE) -k -j$(JOBS) -Otarget $(LINTS)
+
+lint-format:
+	clang-format --dry-run -Werror $(C_FILES)
+
+lint-shell:
+	shellcheck -x $(SHELL_FILES)
+
+lint-lua:
+	luacheck -q --no-color $(LUA_FILES)
+
+lint-cppcheck:
+	cppcheck -q --std=c11 --enable=warning,performance,portability --inline-suppr \
+	    --suppress=arrayIndexOutOfBoundsCond --error-exitcode=1 --library=posix \
+	    -D_GNU_SOURCE -Iruntime -Ispec/unit $(filter %.c,$(C_FILES))
+
+lint-tidy:
+	printf '%s\n' $(filter runtime/% spec/server/%,$(filter %.c,$(C_FILES))) | \
+	    xargs -P$(JOBS) -n3 clang-tidy --quiet
