@@ -98,9 +98,9 @@ static int l_decode(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &len);
     struct work w = {.depth = luaL_checkinteger(L, 2)};
     json_error_t error;
-    char why[JSON_ERROR_TEXT_LENGTH + 64];
     w.root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!w.root) {
+        char why[JSON_ERROR_TEXT_LENGTH + 64];
         snprintf(why, sizeof why, "%s (line %d, column %d)", error.text, error.line, error.column);
         return bad_json(L, why);
     }

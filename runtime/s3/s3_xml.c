@@ -363,7 +363,7 @@ void s3_listing_free(struct s3_listing *l)
 
 static int read_part(const xmlNode *node, struct s3_part *out, struct nc_err *err)
 {
-    uint64_t number;
+    uint64_t number = 0;
     if (take_u64(node, "PartNumber", &number, err))
         return -1;
     if (number < 1 || number > 10000)
@@ -377,7 +377,7 @@ static int read_part(const xmlNode *node, struct s3_part *out, struct nc_err *er
 
 static int read_parts(const xmlNode *root, struct s3_parts *out, struct nc_err *err)
 {
-    uint64_t next;
+    uint64_t next = 0;
     out->parts = calloc(count_of(root, "Part") + 1, sizeof *out->parts);
     if (!out->parts)
         return no_memory(err);
@@ -565,7 +565,7 @@ static int read_value(const char *body, size_t len, const char *const *names, co
     if (read_result(body, len, names, &doc, err))
         return -1;
     int rc = take_text(xmlDocGetRootElement(doc), field, out, err);
-    if (!rc && !**out) {
+    if (*out && !**out) {
         free(*out);
         *out = NULL;
         rc = malformed(err, "its %s is empty", field);
