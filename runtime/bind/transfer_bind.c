@@ -49,10 +49,14 @@ static void ended(void *arg)
 /* The end that the table at the top describes; what it borrows goes into user value `slot`. */
 static struct source *make_source(lua_State *L, int owner)
 {
-    static const char *const kinds[] = {"hub", "s3", NULL};
+    static const char *const kinds[] = {"hub", "s3", "dir", NULL};
     int table = lua_gettop(L);
     lua_getfield(L, table, "kind");
     int kind = luaL_checkoption(L, -1, NULL, kinds);
+    if (kind == 2) {
+        lua_settop(L, table);
+        return source_dir_new(bind_need_string(L, table, "root"));
+    }
     lua_getfield(L, table, "client");
     lua_pushvalue(L, -1);
     lua_setiuservalue(L, owner, 1);
@@ -86,7 +90,7 @@ static struct sink *make_sink(lua_State *L, int owner)
 }
 
 /* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
- * prefix }, sink = { kind = "s3", client, prefix } | { kind = "dir", root } | { kind = "none" },
+ * prefix } | { kind = "dir", root }, sink = { kind = "s3", client, prefix } | { kind = "dir", root } | { kind = "none" },
  * memory, parallel, part_size } -> transfer */
 static int l_new(lua_State *L)
 {

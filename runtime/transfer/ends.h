@@ -15,6 +15,9 @@ struct source *source_hub_new(struct hub *hub, const char *repository, const cha
  * If-Match, so that an object that is replaced on the way is noticed (code "Changed"). */
 struct source *source_s3_new(struct s3_client *client, const char *prefix);
 
+/* Files below a directory. One that can't be opened fails every fetch. */
+struct source *source_dir_new(const char *root);
+
 /* Objects below prefix. A file of one part is one PUT; any other is a multipart upload, which is
  * continued where file->upload_id is set. An object's expected digest goes into its metadata as
  * x-amz-meta-sha256. Uploads are aborted only when their file has failed for good. */

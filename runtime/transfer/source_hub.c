@@ -137,7 +137,7 @@ struct source *source_hub_new(struct hub *hub, const char *repository, const cha
         free(text);
         return NULL;
     }
-    s->base = (struct source){fetch, cancel, release, forget, free_source};
+    s->base = (struct source){false, fetch, cancel, release, forget, free_source};
     s->hub = hub;
     s->prefix = text;
     return &s->base;

@@ -159,7 +159,7 @@ struct source *source_s3_new(struct s3_client *client, const char *prefix)
         free(s);
         return NULL;
     }
-    s->base = (struct source){fetch, cancel, release, forget, free_source};
+    s->base = (struct source){false, fetch, cancel, release, forget, free_source};
     s->client = client;
     return &s->base;
 }

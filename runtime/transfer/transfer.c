@@ -622,6 +622,22 @@ static void begin_in_sink(struct transfer *t, struct file *f, struct part *p)
         file_ended(t, f, failed);
 }
 
+static void begin_fetch(struct transfer *t, struct part *p)
+{
+    struct nc_err err;
+    p->file->busy++;
+    t->busy++;
+    if (t->source->local)
+        pthread_mutex_unlock(&t->lock);
+    enum op op = t->source->fetch(t->source, p, &err);
+    if (op == OP_OVER)
+        xxh3_hex(p->data, p->len, p->file->digests[p->index]);
+    if (t->source->local)
+        pthread_mutex_lock(&t->lock);
+    if (op != OP_BEGUN)
+        part_fetched(t, p, op == OP_FAILED ? &err : NULL);
+}
+
 /* Begins the next operation; false when there is none to begin now. */
 static bool step(struct transfer *t)
 {
@@ -634,12 +650,7 @@ static bool step(struct transfer *t)
     p = claim(t);
     if (!p)
         return false;
-    struct nc_err err;
-    p->file->busy++;
-    t->busy++;
-    enum op op = t->source->fetch(t->source, p, &err);
-    if (op != OP_BEGUN)
-        part_fetched(t, p, op == OP_FAILED ? &err : NULL);
+    begin_fetch(t, p);
     return true;
 }
 

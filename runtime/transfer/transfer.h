@@ -100,9 +100,12 @@ enum op {
     OP_BEGUN = 1,   /* a transfer_*_ended call will follow, from a worker */
 };
 
-/* The transfer's lock is held in every call of a source, so they must be short and never report an
- * end from within. part->op and the file's *_data are theirs, and safe under that lock. */
+/* The transfer's lock is held in every call, so they must be short and never report an end from
+ * within. part->op and the file's *_data are theirs, and safe under that lock. What is local has no
+ * operation under way when its calls return, and those that do the work (fetch; open, store, finish,
+ * leave) are made without the lock. */
 struct source {
+    bool local;
     /* Fill part->data; ends with transfer_part_fetched. */
     enum op (*fetch)(struct source *self, struct part *part, struct nc_err *err);
     /* Stop part's fetch soon; it still ends. */
@@ -112,9 +115,8 @@ struct source {
     void (*free)(struct source *self);
 };
 
-/* As a source, but that a local sink is called without the lock and has ended when it returns. */
 struct sink {
-    bool local; /* storing does not use the network: all slots may fetch */
+    bool local; /* also: all slots may fetch, since storing needs no network */
     /* Prepare for file's parts; ends with transfer_file_ended. */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);
     /* Keep part->data; ends with transfer_part_stored. */
