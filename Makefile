@@ -26,7 +26,7 @@ OPT      := $(if $(SANITIZE),-O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE),
 HARDEN   := -fstack-protector-strong $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 CFLAGS   ?= -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) $(HARDEN) $(WARN) $(CFLAGS) -Iruntime \
-             -DNC_VERSION='"$(VERSION)"' $(call pkg,cflags,$(PACKAGES)) -pthread
+             -DNC_VERSION=\"$(VERSION)\" $(call pkg,cflags,$(PACKAGES)) -pthread
 ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,-E $(LDFLAGS)
 LIBS      = $(call pkg,libs,$(PACKAGES)) -pthread -lm
 
@@ -82,7 +82,7 @@ fuzz: $(FUZZ)
 
 # For editors and clang-tidy.
 compile_commands.json: Makefile $(SRC) $(SERVER)
-	@runtime/compile-commands.sh "$(CC) $(strip $(ALL_CFLAGS))" runtime/main.c $(SRC) $(SERVER) >$@
+	@runtime/compile-commands.sh '$(CC) $(strip $(ALL_CFLAGS))' runtime/main.c $(SRC) $(SERVER) >$@
 
 .PHONY: clean
 clean:
