@@ -26,7 +26,7 @@ OPT      := $(if $(SANITIZE),-O1 -fno-omit-frame-pointer -fsanitize=$(SANITIZE),
 HARDEN   := -fstack-protector-strong $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 CFLAGS   ?= -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) $(HARDEN) $(WARN) $(CFLAGS) -Iruntime \
-             -DNC_VERSION='"$(VERSION)"' $(call pkg,cflags,$(PACKAGES)) -pthread
+             -DNC_VERSION=\"$(VERSION)\" $(call pkg,cflags,$(PACKAGES)) -pthread
 ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,-E $(LDFLAGS)
 LIBS      = $(call pkg,libs,$(PACKAGES)) -pthread -lm
 
@@ -71,11 +71,18 @@ $(BUILD)/unit/%: spec/unit/%.c spec/unit/unit.h $(BUILD)/libncrun.a Makefile
 .PHONY: unit
 unit: $(UNIT)
 
-build/fuzz/%: spec/fuzz/%.c $(SRC) Makefile
+# The sources once more, instrumented; bindings need a Lua state and are fuzzed by none.
+FUZZ_CC  := clang -std=c11 -D_GNU_SOURCE -O1 -g -Iruntime -DNC_VERSION=\"$(VERSION)\" -MMD -MP
+FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(filter-out runtime/bind/%,$(SRC)))
+
+build/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	clang -std=c11 -D_GNU_SOURCE -O1 -g -fsanitize=fuzzer,address,undefined -Iruntime \
-	    -DNC_VERSION='"$(VERSION)"' $(call pkg,cflags,$(PACKAGES)) \
-	    -o $@ $< $(filter-out runtime/bind/%,$(SRC)) $(LIBS)
+	$(FUZZ_CC) -fsanitize=fuzzer-no-link,address,undefined $(call pkg,cflags,$(PACKAGES)) \
+	    -c -o $@ $<
+
+build/fuzz/%: spec/fuzz/%.c $(FUZZ_OBJ)
+	$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $(call pkg,cflags,$(PACKAGES)) \
+	    -o $@ $^ $(LIBS)
 
 .PHONY: fuzz
 fuzz: $(FUZZ)
@@ -88,7 +95,7 @@ compile_commands.json: Makefile $(SRC) $(SERVER)
 clean:
 	rm -rf build compile_commands.json
 
--include $(OBJ:.o=.d) $(BUILD)/obj/runtime/main.d $(SERVER:%.c=$(BUILD)/obj/%.d)
+-include $(OBJ:.o=.d) $(FUZZ_OBJ:.o=.d) $(BUILD)/obj/runtime/main.d $(SERVER:%.c=$(BUILD)/obj/%.d)
 
 # deps, demo, test, lint, fuzz-run
 include spec/spec.mk

@@ -23,7 +23,7 @@ setsid sh -c '
     trap "" INT TERM HUP
     tail --pid="$2" -s 0.2 -f /dev/null
     for file in "$1"/*.pid; do
-        [ -e "$file" ] && kill -KILL "-$(cat "$file")"
+        [ -e "$file" ] && [ ! -e "${file%.pid}.code" ] && kill -KILL "-$(cat "$file")"
     done
     for rig in "$1"/*/.rig; do
         [ -e "$rig" ] && spec/rigs/ceph-down "${rig%/.rig}"
@@ -41,10 +41,9 @@ base=%s
         $base %s <%s >$base.out 2>$base.err &
     wait $!
     echo $? >$base.new
-    rm -f $base.pid
     mv $base.new $base.code
 } >/dev/null 2>&1 &
-until [ -e $base.pid ] || [ -e $base.code ]; do sleep 0.01; done
+until [ -e $base.pid ]; do sleep 0.01; done
 ]]
 
 local root -- the folder of this run
@@ -212,11 +211,10 @@ function process:wait(seconds)
     return tonumber(helper.read(self.base .. ".code")), self:stdout(), self:stderr()
 end
 
+-- Children of its own may have outlived it.
 function process:__close()
-    if self:running() then
-        os.execute(("kill -KILL -%d 2>/dev/null"):format(self.pid))
-        self:wait(10)
-    end
+    os.execute(("kill -KILL -%d 2>/dev/null"):format(self.pid))
+    self:wait(10)
 end
 
 -- ---- servers -------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 --- JSON text and Lua values.
 --
 -- Objects are tables with string keys, arrays are lists marked as such (so an empty one stays one),
--- null is json.null, whole numbers stay integers. What is written is sorted by key: the same value is
--- the same text each time.
+-- null is json.null, whole numbers stay integers (others are written with 15 digits). What is written is
+-- sorted by key: the same value is the same text each time.
 
 local core   = require "nc.core.json"
 local errors = require "nc.errors"
