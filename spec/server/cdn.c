@@ -95,7 +95,7 @@ static void apply_faults(struct request *r)
     if (r->fault.expire > 0) {
         cdn_error(r, 403, "AccessDenied");
     } else if (*r->fault.status) {
-        int status = hub_status_fault(r, word, &name, &retry);
+        int status = fault_status(&r->fault, word, &name, &retry);
         cdn_error(r, status, name ? name : "InternalError");
         if (retry)
             reply_header(r, "Retry-After", retry);

@@ -323,6 +323,23 @@ void faults_json(struct faults *f, struct buf *out)
     buf_puts(out, "]\n");
 }
 
+static const char *next_part(char **at)
+{
+    const char *part = strsep(at, ":");
+    return part && *part ? part : NULL;
+}
+
+int fault_status(const struct fault *f, char word[96], const char **code, const char **retry)
+{
+    char *at = word;
+    snprintf(word, 96, "%s", f->status);
+    const char *status = next_part(&at);
+    *code = next_part(&at);
+    *retry = next_part(&at);
+    int number = status ? atoi(status) : 0;
+    return number >= 200 && number < 600 ? number : 500;
+}
+
 void faults_help(struct buf *out)
 {
     buf_puts(out,
