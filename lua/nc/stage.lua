@@ -487,7 +487,9 @@ function stage.run(options)
         if finished and is_complete(manifest, model, files, there) then
             return report_of { already = true, moved = 0, bytes = 0, seconds = 0, retries = 0 }
         end
-        if earlier.commit ~= model.commit then earlier = { done = earlier.done, unverified = earlier.unverified } end
+        if earlier.commit ~= model.commit then
+            earlier = { done = earlier.done, unverified = earlier.unverified }
+        end
     end
     local since = seconds_of(earlier and earlier.started)
 

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,11 @@ static bool range_fits(const struct http_request *r)
     uint64_t first, last;
     if (!http_header(r, "content-range", value, sizeof value))
         return false;
-    if (sscanf(value, "bytes %" SCNu64 "-%" SCNu64, &first, &last) != 2)
+    const char *p = value;
+    if (!text_starts(p, "bytes "))
+        return false;
+    p += strlen("bytes ");
+    if (text_take_u64(&p, &first) || *p++ != '-' || text_take_u64(&p, &last))
         return false;
     return first == r->range_start && last - first + 1 == r->dest_len;
 }
@@ -70,7 +73,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
         return 0;
     if (t->into_dest) {
         if (len > r->dest_len - r->received)
-            return (size_t)stop(t, true, "LongBody", "the server sent more bytes than the file has");
+            return (size_t)stop(t, true, "LongBody",
+                                "the server sent more bytes than the file has");
         memcpy((char *)r->dest + r->received, data, len);
     } else {
         size_t room = r->text.max - r->text.len;
@@ -241,10 +245,14 @@ static const struct curl_kind {
     {CURLE_COULDNT_RESOLVE_PROXY, "DnsFailed", true, "check the name and the network"},
     {CURLE_COULDNT_CONNECT, "ConnectFailed", true, "check the address, and that the server runs"},
     {CURLE_OPERATION_TIMEDOUT, "Timeout", true, "check the network"},
-    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true, "check that the server speaks TLS 1.2 or newer there"},
-    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false, "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
-    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false, "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
-    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false, "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true,
+     "check that the server speaks TLS 1.2 or newer there"},
+    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
     {CURLE_URL_MALFORMAT, "Usage", false, "check the address"},
     {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false, "check the address"},
     {CURLE_OUT_OF_MEMORY, "ENOMEM", false, "give it more memory"},
