@@ -37,6 +37,20 @@ describe("staging a checkpoint", function()
         assert.is_nil(counters.s3.ops.PutObject)
     end)
 
+    it("notices by looking that all is there, marks it, and reads back no more than the small files", function()
+        local hub = staging.hub()
+        local server <close> = helper.server { hub = hub }
+        assert.equal(0, (staging.run(server.env)))
+        assert.equal(0, (staging.curl(server.env, "DELETE", "models/tiny/.complete")))
+        server:reset()
+        local code, _, err = staging.run(server.env)
+        assert.equal(0, code, err)
+        local counters = server:counters()
+        assert.is_nil(counters.cdn.ops.Get)
+        assert.is_true(counters.s3.ops.GetObject.out < 1 << 20)
+        assert.equal(9, staging.marker(server.env).total_files)
+    end)
+
     it("never aborts an upload that was there before it", function()
         local server <close> = helper.server { hub = staging.hub "8MiB" }
         local code, answer = staging.curl(server.env, "POST", "models/tiny/" .. staging.SHARD .. "?uploads=")
