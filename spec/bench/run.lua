@@ -24,6 +24,7 @@ local units  = require "nc.units"
 local CASES <const> = "spec/bench/cases"
 local RESULT <const> = "build/bench.json"
 local PAGE <const> = 4096
+local LIMIT <const> = "15m" -- for one contestant in one round
 local MEASURED <const> = { "wall", "cpu", "memory" }
 
 local function case_names()
@@ -63,9 +64,10 @@ local function measure(argv, report)
     local _ <close> = task.every("50ms", function()
         peak = math.max(peak, resident_below(child.pid))
     end)
-    local ended = child:wait()
+    local ended = task.deadline(LIMIT, child.wait, child)
     if ended.code ~= 0 then
-        error(("%s: exit code %s\n%s"):format(argv[1], ended.code, table.concat(said)), 0)
+        error(("%s ended with %s %d\n%s"):format(argv[1], ended.code and "exit code" or "signal",
+            ended.code or ended.signal, table.concat(said)), 0)
     end
     local wall, user, system, kib = read_file(report):match "([%d.]+) ([%d.]+) ([%d.]+) (%d+)\n$"
     return { wall = tonumber(wall), cpu = user + system, memory = math.max(peak, kib * 1024) }
