@@ -22,7 +22,7 @@ static void find_checksum(struct request *r)
             name = r->headers.v[i].name;
     }
     if (name && text_starts(name, "x-amz-checksum-") && strlen(name) < sizeof b->checksum_name) {
-        strcpy(b->checksum_name, name);
+        memcpy(b->checksum_name, name, strlen(name) + 1);
         digest_init(&b->checksum, digest_of_checksum(name));
     }
 }
@@ -158,13 +158,13 @@ void body_end(struct request *r)
     if (b->expected != UINT64_MAX && b->size != b->expected && b->kind != BODY_DROP)
         wrong(b, "IncompleteBody");
     if (b->payload_hash) {
-        text_hex(hex, md, digest_end(&b->sha256, md));
+        digest_hex(&b->sha256, hex);
         if (strcasecmp(hex, b->payload_hash) != 0)
             wrong(b, "XAmzContentSHA256Mismatch");
     }
     bool is_md5 = b->etag.kind == DIGEST_MD5;
     if (b->etag.kind != DIGEST_NONE) {
-        text_hex(hex, md, digest_end(&b->etag, md));
+        digest_hex(&b->etag, hex);
         memcpy(b->etag_hex, hex, sizeof b->etag_hex);
     }
     check_md5(r, is_md5 ? md : NULL);
