@@ -17,7 +17,7 @@ test:
 	spec/deps build test
 	$(MAKE) -j$(JOBS) all unit fuzz
 	$(MAKE) -j$(JOBS) SANITIZE=address,undefined all unit
-	$(MAKE) -j$(JOBS) SANITIZE=thread all unit
+	$(MAKE) -j$(JOBS) SANITIZE=thread build/thread/ncrun unit
 	spec/run
 
 .PHONY: fuzz-run

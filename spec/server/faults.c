@@ -52,7 +52,7 @@ static const struct action {
      "listings that always give the first page's token"},
     {"add-key", WORD, FIELD(add_key), "ENCODED  listings hold this name too (percent-encoded)"},
     {"redirect", WORD, FIELD(redirect), "REGION  301 PermanentRedirect with x-amz-bucket-region"},
-    {"expired-token", NO_ARGUMENT, FIELD(expired_token), "403 ExpiredToken (hub: 401)"},
+    {"expired-token", NO_ARGUMENT, FIELD(expired_token), "400 ExpiredToken, as S3 does (hub: 401)"},
     {"gzip", NO_ARGUMENT, FIELD(gzip), "Content-Encoding: gzip on the bytes as they are stored"},
 };
 
@@ -149,6 +149,13 @@ static bool set_nth(struct fault_rule *r, const char *arg)
     return end != arg && *end == '\0' && r->from >= 1 && r->from <= r->to;
 }
 
+static bool set_p(struct fault_rule *r, const char *arg)
+{
+    char *end;
+    r->p = strtod(arg, &end);
+    return end != arg && *end == '\0' && r->p > 0 && r->p <= 1;
+}
+
 static bool set_side(struct fault_rule *r, const char *arg)
 {
     for (int i = 0; i < SIDE_ADMIN; i++) {
@@ -166,7 +173,7 @@ static bool set_word(struct fault_rule *r, char *word)
     if (arg && strcmp(word, "nth") == 0)
         return set_nth(r, arg);
     if (arg && strcmp(word, "p") == 0)
-        return (r->p = atof(arg)) > 0 && r->p <= 1;
+        return set_p(r, arg);
     if (arg && strcmp(word, "seed") == 0)
         return text_u64(arg, &r->random);
     if (arg && strcmp(word, "side") == 0)
@@ -321,6 +328,23 @@ void faults_json(struct faults *f, struct buf *out)
     }
     pthread_mutex_unlock(&f->lock);
     buf_puts(out, "]\n");
+}
+
+static const char *next_part(char **at)
+{
+    const char *part = strsep(at, ":");
+    return part && *part ? part : NULL;
+}
+
+int fault_status(const struct fault *f, char word[96], const char **code, const char **retry)
+{
+    char *at = word;
+    snprintf(word, 96, "%s", f->status);
+    const char *status = next_part(&at);
+    *code = next_part(&at);
+    *retry = next_part(&at);
+    uint64_t number;
+    return text_u64(status, &number) && number >= 200 && number < 600 ? (int)number : 500;
 }
 
 void faults_help(struct buf *out)

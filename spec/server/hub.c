@@ -34,17 +34,6 @@ static void refuse_content(struct request *r, int status, const char *code)
     hub_error(r, status, "", code);
 }
 
-int hub_status_fault(const struct request *r, char word[96], const char **name, const char **retry)
-{
-    char *save = NULL;
-    snprintf(word, 96, "%s", r->fault.status);
-    const char *status = strtok_r(word, ":", &save);
-    *name = strtok_r(NULL, ":", &save);
-    *retry = strtok_r(NULL, ":", &save);
-    int number = status ? atoi(status) : 0;
-    return number >= 200 && number < 600 ? number : 500;
-}
-
 static const char *bearer(const struct request *r)
 {
     const char *auth = request_header(r, "authorization");
@@ -92,9 +81,10 @@ struct asked {
 static char *take_segment(const char **at)
 {
     size_t n = strcspn(*at, "/");
-    char *s = strndup(*at, n);
+    char *s = text_alloc(n + 1);
+    memcpy(s, *at, n);
     *at += n + ((*at)[n] == '/');
-    return s ? s : text_copy("");
+    return s;
 }
 
 /* A revision may hold an encoded slash, so segments are cut before they are decoded. */
@@ -154,7 +144,7 @@ static struct hub_snapshot *open_asked(struct request *r, const struct asked *a)
 {
     struct hub_snapshot *s;
     enum hub_result rc = hub_find(&r->srv->hub, a->repo, *a->rev ? a->rev : "main", &s);
-    if (rc == HUB_NO_REPO || (s && s->is_private && !bearer(r)))
+    if (!s || (s->is_private && !bearer(r)))
         repo_not_found(r);
     else if (s->moved)
         moved(r, a, s);
@@ -313,6 +303,7 @@ static void write_tree(struct request *r, const struct hub_snapshot *s, const st
     for (size_t i = from; i < end; i++) {
         if (i > from)
             buf_putc(out, ',');
+        /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): all below n are filled */
         if (t->v[i].folder) {
             folder_json(out, &t->v[i]);
         } else if (!file_json(r, out, s, t->v[i].file)) {
@@ -467,7 +458,7 @@ static void apply_faults(struct request *r)
     } else if (r->fault.empty_ok > 0) {
         reply_empty(r, 200);
     } else if (*r->fault.status) {
-        int status = hub_status_fault(r, word, &name, &retry);
+        int status = fault_status(&r->fault, word, &name, &retry);
         hub_error(r, status, name ? name : "", "As the fault rule asks.");
         if (retry)
             reply_header(r, "Retry-After", retry);
