@@ -4,20 +4,7 @@ local http   = require "nc.http"
 local sys    = require "nc.core.sys"
 local task   = require "nc.task"
 
--- A server that gives these answers, each to one connection and the last to all others. Closable.
-local function raw(answers, ...)
-    local argv, dir = { "spec/fixtures/raw-server" }, helper.tmp()
-    for i, answer in ipairs(type(answers) == "table" and answers or { answers }) do
-        argv[#argv + 1] = ("%s/%d"):format(dir, i)
-        helper.write(argv[#argv], answer)
-    end
-    local child = helper.start(table.move({ ... }, 1, select("#", ...), #argv + 1, argv))
-    local port = helper.eventually(10, "raw-server", function() return child:stdout():match "^(%d+)\n" end)
-    return setmetatable({
-        url = "http://127.0.0.1:" .. port, port = port,
-        asked = function() return child:stdout():match "^%d+\n(.*)" end,
-    }, { __close = function() child:__close() end })
-end
+local raw = helper.raw
 
 local OK <const> = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
