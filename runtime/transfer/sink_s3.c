@@ -8,8 +8,6 @@
 #include <string.h>
 
 enum {
-    PART_ATTEMPTS = 10,
-    PART_GIVE_UP_MS = 120 * 1000,
     COMPLETE_STALL_MS = 300 * 1000, /* putting a large object together takes a server a while */
     ANSWER_MAX = 1024 * 1024,
 };
@@ -174,9 +172,8 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.has_body = true;
-    r->http.attempts_max = PART_ATTEMPTS;
-    r->http.give_up_ms = PART_GIVE_UP_MS;
     r->http.moved = transfer_bytes_out(f->transfer);
+    transfer_bound(f->transfer, &r->http);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }
