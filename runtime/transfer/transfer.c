@@ -307,12 +307,13 @@ static const struct own_reason {
     const char *code;
     bool again;
 } own_reasons[] = {
-    {"DigestMismatch", true},     {"BadRange", true},         {"LongBody", true},
-    {"ShortBody", true},          {"NoSuchUpload", true},     {"InvalidPart", true},
-    {"InvalidPartOrder", true},   {"Changed", true},          {"SizeMismatch", true},
-    {"PreconditionFailed", true}, {"EntryNotFound", false},   {"NoSuchKey", false},
-    {"NotFound", false},          {"ENOENT", false},          {"EntityTooLarge", false},
-    {"EntityTooSmall", false},    {"KeyTooLongError", false}, {"ENAMETOOLONG", false},
+    {"DigestMismatch", true},     {"BadRange", true},        {"LongBody", true},
+    {"ShortBody", true},          {"NoSuchUpload", true},    {"InvalidPart", true},
+    {"InvalidPartOrder", true},   {"Changed", true},         {"SizeMismatch", true},
+    {"PreconditionFailed", true}, {"NotCompleted", true},    {"EntryNotFound", false},
+    {"NoSuchKey", false},         {"NotFound", false},       {"ENOENT", false},
+    {"EntityTooLarge", false},    {"EntityTooSmall", false}, {"KeyTooLongError", false},
+    {"ENAMETOOLONG", false},
 };
 
 static const struct own_reason *own_reason(const char *code)
@@ -905,7 +906,8 @@ struct http_pool *transfer_pool(struct transfer *t)
 
 void transfer_bound(struct transfer *t, struct http_request *r)
 {
-    r->attempts_max = PART_ATTEMPTS;
+    if (!r->attempts_max) /* else AWS_MAX_ATTEMPTS says */
+        r->attempts_max = PART_ATTEMPTS;
     r->give_up_ms = PART_GIVE_UP_MS;
     r->stall_ms = t->stall_ms;
 }
