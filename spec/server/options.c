@@ -68,7 +68,7 @@ void options_default(struct options *o)
 
 static bool set(struct options *o, const struct option *d, const char *value)
 {
-    char *at = (char *)o + d->offset, *end;
+    char *at = (char *)o + d->offset;
     switch (d->kind) {
     case TEXT:
         *(const char **)at = value;
@@ -76,8 +76,7 @@ static bool set(struct options *o, const struct option *d, const char *value)
     case SIZE:
         return text_size(value, (uint64_t *)at);
     case SECONDS:
-        *(int64_t *)at = strtoll(value, &end, 10);
-        return *value && !*end;
+        return text_i64(value, (int64_t *)at);
     case YES:
         *(bool *)at = strcmp(value, "yes") == 0;
         return *(bool *)at || strcmp(value, "no") == 0;
