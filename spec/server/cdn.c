@@ -11,14 +11,16 @@
 
 #define WHOLE_MAX UINT64_C(50000000000) /* the real one refuses larger files without a range */
 
-void cdn_sign(const struct server *s, const char *path, int64_t expires, char hex[65])
+void cdn_sign(struct server *s, const char *path, int64_t expires, char hex[65])
 {
     struct buf text;
+    struct keys keys;
     unsigned char md[32];
+    server_keys(s, &keys);
     buf_init(&text, 1 << 17);
     buf_printf(&text, "%s\n%" PRId64, path, expires);
-    HMAC(EVP_sha256(), s->cdn_key, sizeof s->cdn_key, (const unsigned char *)buf_str(&text),
-         text.len, md, NULL);
+    HMAC(EVP_sha256(), keys.cdn, sizeof keys.cdn, (const unsigned char *)buf_str(&text), text.len,
+         md, NULL);
     text_hex(hex, md, sizeof md);
     buf_free(&text);
 }

@@ -52,7 +52,7 @@ static const struct action {
      "listings that always give the first page's token"},
     {"add-key", WORD, FIELD(add_key), "ENCODED  listings hold this name too (percent-encoded)"},
     {"redirect", WORD, FIELD(redirect), "REGION  301 PermanentRedirect with x-amz-bucket-region"},
-    {"expired-token", NO_ARGUMENT, FIELD(expired_token), "403 ExpiredToken (hub: 401)"},
+    {"expired-token", NO_ARGUMENT, FIELD(expired_token), "400 ExpiredToken, as S3 does (hub: 401)"},
     {"gzip", NO_ARGUMENT, FIELD(gzip), "Content-Encoding: gzip on the bytes as they are stored"},
 };
 
