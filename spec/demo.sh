@@ -48,6 +48,7 @@ compare() { # REPOSITORY
         key=models/${1##*/}/$file
         curl -sS -f --noproxy '*' --aws-sigv4 "aws:amz:$AWS_REGION:s3" \
             --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+            -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' \
             "$AWS_ENDPOINT_URL/$NC_BUCKET/$key" | cmp - "$dir/hub/$1/$file"
         count=$((count + 1))
     done < <(cd "$dir/hub/$1" && find . -type f -printf '%P\n' | sort)
@@ -78,5 +79,5 @@ build/ncrun spec/demo-list.lua | tee "$dir/list"
 for model in "${models[@]}"; do
     grep -q "models/${model##*/}/\.complete\$" "$dir/list"
 done
-du -sb "$dir/hub" | awk -v us=$((end - begin)) \
-    '{ printf "\n%.1f MB staged in %.2f s: %.1f MB/s\n", $1 / 1e6, us / 1e6, $1 / us }'
+find "$dir/hub" -type f -printf '%s\n' | awk -v us=$((end - begin)) \
+    '{ sum += $1 } END { printf "\n%.1f MB staged in %.2f s: %.1f MB/s\n", sum / 1e6, us / 1e6, sum / us }'

@@ -1,6 +1,6 @@
 --- What specs share: folders, servers and children, each bounded in time and gone at the end.
 --
---   local server <close> = helper.server { hub = helper.acoustic(), faults = { "GET 503 nth=2 ..." } }
+--   local server <close> = helper.server { hub = helper.acoustic(), faults = { "GET * nth=2 status=503" } }
 --   local code, out, err = helper.ncrun({ "recipes/stage-weights.lua", "model=a/b" }, { env = server.env })
 --
 -- It works the same in `ncrun test` and in busted under plain lua5.4, since all of it goes through sh.

@@ -18,7 +18,7 @@ test:
 	spec/deps build test
 	$(MAKE) -j$(JOBS) all unit fuzz
 	$(MAKE) -j$(JOBS) SANITIZE=address,undefined all unit
-	$(MAKE) -j$(JOBS) SANITIZE=thread all unit
+	$(MAKE) -j$(JOBS) SANITIZE=thread build/thread/ncrun unit
 	spec/run
 
 # BENCH= ROUNDS= SIZE= SHARDS= are parameters of spec/bench/run.lua.

@@ -4,6 +4,7 @@
 #include "request.h"
 
 #include <inttypes.h>
+#include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,10 +64,13 @@ static void take(char *to, size_t room, const char *value)
         snprintf(to, room, "%s", value);
 }
 
+/* New S3 keys where the query names some; else a new key of the CDN, which ends all its URLs. */
 static void run_rotate(struct request *r)
 {
     struct keys *k = &r->srv->keys;
     pthread_mutex_lock(&r->srv->keys_lock);
+    if (r->query.n == 0)
+        RAND_bytes(k->cdn, sizeof k->cdn);
     take(k->access_key, sizeof k->access_key, request_query(r, "access_key"));
     take(k->secret_key, sizeof k->secret_key, request_query(r, "secret_key"));
     take(k->session_token, sizeof k->session_token, request_query(r, "session_token"));
@@ -228,20 +232,48 @@ static void run_unknown(struct request *r)
 static const struct {
     const char *method, *path;
     struct route route;
+    const char *help;
 } pages[] = {
-    {"GET", "-/counters", {"Counters", BODY_DROP, run_counters}},
-    {"GET", "-/log", {"Log", BODY_DROP, run_log}},
-    {"POST", "-/reset", {"Reset", BODY_DROP, run_reset}},
-    {"GET", "-/faults", {"Faults", BODY_DROP, run_faults_get}},
-    {"POST", "-/faults", {"Faults", BODY_TEXT, run_faults_set}},
-    {"DELETE", "-/faults", {"Faults", BODY_DROP, run_faults_delete}},
-    {"POST", "-/rotate", {"Rotate", BODY_DROP, run_rotate}},
-    {"GET", "-/uploads", {"Uploads", BODY_DROP, run_uploads}},
-    {"GET", "-/container", {"Container", BODY_DROP, run_container}},
-    {"GET", "-/sts", {"Sts", BODY_DROP, run_sts}},
-    {"POST", "-/sts", {"Sts", BODY_TEXT, run_sts}},
-    {"PUT", "latest/api/token", {"MetadataToken", BODY_DROP, run_metadata_token}},
+    {"GET",
+     "-/counters",
+     {"Counters", BODY_DROP, run_counters},
+     "requests, errors and body bytes by side and operation; auth_leaks, rejected_signatures"},
+    {"GET", "-/log", {"Log", BODY_DROP, run_log}, "the last 100000 requests, oldest first"},
+    {"POST", "-/reset", {"Reset", BODY_DROP, run_reset}, "zeroes counters and log"},
+    {"GET",
+     "-/faults",
+     {"Faults", BODY_DROP, run_faults_get},
+     "the rules, and how often each matched and acted"},
+    {"POST",
+     "-/faults",
+     {"Faults", BODY_TEXT, run_faults_set},
+     "replaces the rules by the body's lines"},
+    {"DELETE", "-/faults", {"Faults", BODY_DROP, run_faults_delete}, "no rules"},
+    {"POST",
+     "-/rotate",
+     {"Rotate", BODY_DROP, run_rotate},
+     "?access_key=&secret_key=&session_token= are the keys now; without them, CDN URLs end"},
+    {"GET", "-/uploads", {"Uploads", BODY_DROP, run_uploads}, "multipart uploads under way"},
+    {"GET",
+     "-/container",
+     {"Container", BODY_DROP, run_container},
+     "credentials, as a container's endpoint gives them"},
+    {"GET", "-/sts", {"Sts", BODY_DROP, run_sts}, "AssumeRoleWithWebIdentity"},
+    {"POST", "-/sts", {"Sts", BODY_TEXT, run_sts}, "the same with a form"},
+    {"PUT",
+     "latest/api/token",
+     {"MetadataToken", BODY_DROP, run_metadata_token},
+     "instance metadata, version 2; then GET latest/meta-data/..."},
 };
+
+#define PAGES (sizeof pages / sizeof *pages)
+
+void admin_help(struct buf *out)
+{
+    buf_puts(out, "\npages, from loopback only:\n");
+    for (size_t i = 0; i < PAGES; i++)
+        buf_printf(out, "  %-6s /%-16s %s\n", pages[i].method, pages[i].path, pages[i].help);
+}
 
 static const struct route metadata = {"Metadata", BODY_DROP, run_metadata},
                           unknown = {"Unknown", BODY_DROP, run_unknown};
@@ -260,7 +292,7 @@ const struct route *admin_route(struct request *r)
         refuse(r, 403, "from loopback only");
         return &unknown;
     }
-    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    for (size_t i = 0; i < PAGES; i++) {
         size_t n = strlen(pages[i].path);
         bool here = strncmp(r->path, pages[i].path, n) == 0 &&
                     (r->path[n] == '\0' || strcmp(r->path + n, "/") == 0);

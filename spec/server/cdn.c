@@ -11,14 +11,16 @@
 
 #define WHOLE_MAX UINT64_C(50000000000) /* the real one refuses larger files without a range */
 
-void cdn_sign(const struct server *s, const char *path, int64_t expires, char hex[65])
+void cdn_sign(struct server *s, const char *path, int64_t expires, char hex[65])
 {
     struct buf text;
+    struct keys keys;
     unsigned char md[32];
+    server_keys(s, &keys);
     buf_init(&text, 1 << 17);
     buf_printf(&text, "%s\n%" PRId64, path, expires);
-    HMAC(EVP_sha256(), s->cdn_key, sizeof s->cdn_key, (const unsigned char *)buf_str(&text),
-         text.len, md, NULL);
+    HMAC(EVP_sha256(), keys.cdn, sizeof keys.cdn, (const unsigned char *)buf_str(&text), text.len,
+         md, NULL);
     text_hex(hex, md, sizeof md);
     buf_free(&text);
 }
@@ -95,7 +97,7 @@ static void apply_faults(struct request *r)
     if (r->fault.expire > 0) {
         cdn_error(r, 403, "AccessDenied");
     } else if (*r->fault.status) {
-        int status = hub_status_fault(r, word, &name, &retry);
+        int status = fault_status(&r->fault, word, &name, &retry);
         cdn_error(r, status, name ? name : "InternalError");
         if (retry)
             reply_header(r, "Retry-After", retry);

@@ -52,7 +52,7 @@ static const struct action {
      "listings that always give the first page's token"},
     {"add-key", WORD, FIELD(add_key), "ENCODED  listings hold this name too (percent-encoded)"},
     {"redirect", WORD, FIELD(redirect), "REGION  301 PermanentRedirect with x-amz-bucket-region"},
-    {"expired-token", NO_ARGUMENT, FIELD(expired_token), "403 ExpiredToken (hub: 401)"},
+    {"expired-token", NO_ARGUMENT, FIELD(expired_token), "400 ExpiredToken, as S3 does (hub: 401)"},
     {"gzip", NO_ARGUMENT, FIELD(gzip), "Content-Encoding: gzip on the bytes as they are stored"},
 };
 
@@ -321,6 +321,23 @@ void faults_json(struct faults *f, struct buf *out)
     }
     pthread_mutex_unlock(&f->lock);
     buf_puts(out, "]\n");
+}
+
+static const char *next_part(char **at)
+{
+    const char *part = strsep(at, ":");
+    return part && *part ? part : NULL;
+}
+
+int fault_status(const struct fault *f, char word[96], const char **code, const char **retry)
+{
+    char *at = word;
+    snprintf(word, 96, "%s", f->status);
+    const char *status = next_part(&at);
+    *code = next_part(&at);
+    *retry = next_part(&at);
+    int number = status ? atoi(status) : 0;
+    return number >= 200 && number < 600 ? number : 500;
 }
 
 void faults_help(struct buf *out)

@@ -51,6 +51,10 @@ struct fault_target {
 
 void fault_none(struct fault *f); /* asks for nothing */
 
+/* The parts of status=503:Code:retry-after; they point into word, code and retry are NULL where
+ * not given. A status that can't be sent becomes 500. */
+int fault_status(const struct fault *f, char word[96], const char **code, const char **retry);
+
 void faults_init(struct faults *f);
 void faults_free(struct faults *f);
 int faults_add(struct faults *f, const char *line, struct nc_err *err);

@@ -20,6 +20,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+/* Half of it is the read buffer: bodies come in pieces of up to 256 KiB. */
+#define MEMORY_PER_CONNECTION ((size_t)512 << 10)
+#define MAX_CONNECTIONS 4000u
+#define IDLE_S 600u
 
 struct listener {
     struct server *srv;
@@ -335,13 +341,30 @@ static char *read_pem(const char *path, struct nc_err *err)
     return s;
 }
 
-static int listen_on(struct front *f, struct listener *l, uint16_t port, uint16_t *bound,
-                     struct nc_err *err)
+/* A bound socket and its port, before any thread can ask for it. -1 on error. */
+static int bind_port(const char *host, uint16_t port, uint16_t *bound, struct nc_err *err)
 {
-    const char *host = l->srv->opt.host;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    socklen_t n = sizeof at;
+    int on = 1;
     if (inet_pton(AF_INET, host, &at.sin_addr) != 1)
         return nc_err_set(err, "Usage", "host=%s: an IPv4 address is wanted", host);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
+        bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 1024) ||
+        getsockname(fd, (struct sockaddr *)&at, &n)) {
+        nc_err_sys(err, errno, "listen on %s:%u", host, port);
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    *bound = ntohs(at.sin_port);
+    return fd;
+}
+
+/* Takes over the socket. */
+static int serve_on(struct front *f, struct listener *l, int fd, struct nc_err *err)
+{
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, f->cert},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, f->key},
                                    {MHD_OPTION_END, 0, NULL}};
@@ -349,35 +372,46 @@ static int listen_on(struct front *f, struct listener *l, uint16_t port, uint16_
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
                      (f->cert ? MHD_USE_TLS : 0);
     l->daemon = MHD_start_daemon(
-        flags, port, NULL, NULL, handle, l, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&at,
-        MHD_OPTION_URI_LOG_CALLBACK, request_new, l, MHD_OPTION_NOTIFY_COMPLETED, request_done, l,
-        MHD_OPTION_NOTIFY_CONNECTION, connection_changed, l, MHD_OPTION_UNESCAPE_CALLBACK,
-        keep_escapes, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)512 << 10,
-        MHD_OPTION_CONNECTION_LIMIT, 4000u, MHD_OPTION_LISTEN_BACKLOG_SIZE, 1024u,
-        MHD_OPTION_CONNECTION_TIMEOUT, 600u, MHD_OPTION_ARRAY, f->cert ? tls : tls + 2,
-        MHD_OPTION_END);
-    if (!l->daemon)
-        return nc_err_sys(err, errno, "listen on %s:%u", host, port);
-    const union MHD_DaemonInfo *i = MHD_get_daemon_info(l->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    *bound = i ? i->port : port;
-    return 0;
+        flags, 0, NULL, NULL, handle, l, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK,
+        request_new, l, MHD_OPTION_NOTIFY_COMPLETED, request_done, l, MHD_OPTION_NOTIFY_CONNECTION,
+        connection_changed, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, MEMORY_PER_CONNECTION, MHD_OPTION_CONNECTION_LIMIT,
+        MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_ARRAY,
+        f->cert ? tls : tls + 2, MHD_OPTION_END);
+    if (l->daemon)
+        return 0;
+    close(fd);
+    return nc_err_set(err, "Failed", "the HTTP server can't start%s",
+                      f->cert ? "; are tls_cert= and tls_key= a pair?" : "");
 }
 
 int front_start(struct front **out, struct server *s, struct nc_err *err)
 {
     struct front *f = text_alloc(sizeof *f);
     const struct options *o = &s->opt;
+    int main_fd = -1, cdn_fd = -1, rc;
     f->listeners[0] = (struct listener){.srv = s};
     f->listeners[1] = (struct listener){.srv = s, .is_cdn = true};
     if (o->tls_cert &&
         (!(f->cert = read_pem(o->tls_cert, err)) || !(f->key = read_pem(o->tls_key, err))))
         goto fail;
-    if (listen_on(f, &f->listeners[1], (uint16_t)o->cdn_port, &s->cdn_port, err) ||
-        listen_on(f, &f->listeners[0], (uint16_t)o->port, &s->port, err))
+    main_fd = bind_port(o->host, (uint16_t)o->port, &s->port, err);
+    cdn_fd = main_fd < 0 ? -1 : bind_port(o->host, (uint16_t)o->cdn_port, &s->cdn_port, err);
+    if (cdn_fd < 0)
+        goto fail;
+    rc = serve_on(f, &f->listeners[1], cdn_fd, err);
+    cdn_fd = -1;
+    if (rc)
+        goto fail;
+    rc = serve_on(f, &f->listeners[0], main_fd, err);
+    main_fd = -1;
+    if (rc)
         goto fail;
     *out = f;
     return 0;
 fail:
+    if (main_fd >= 0)
+        close(main_fd);
     front_stop(f);
     return -1;
 }

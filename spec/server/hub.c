@@ -34,17 +34,6 @@ static void refuse_content(struct request *r, int status, const char *code)
     hub_error(r, status, "", code);
 }
 
-int hub_status_fault(const struct request *r, char word[96], const char **name, const char **retry)
-{
-    char *save = NULL;
-    snprintf(word, 96, "%s", r->fault.status);
-    const char *status = strtok_r(word, ":", &save);
-    *name = strtok_r(NULL, ":", &save);
-    *retry = strtok_r(NULL, ":", &save);
-    int number = status ? atoi(status) : 0;
-    return number >= 200 && number < 600 ? number : 500;
-}
-
 static const char *bearer(const struct request *r)
 {
     const char *auth = request_header(r, "authorization");
@@ -467,7 +456,7 @@ static void apply_faults(struct request *r)
     } else if (r->fault.empty_ok > 0) {
         reply_empty(r, 200);
     } else if (*r->fault.status) {
-        int status = hub_status_fault(r, word, &name, &retry);
+        int status = fault_status(&r->fault, word, &name, &retry);
         hub_error(r, status, name ? name : "", "As the fault rule asks.");
         if (retry)
             reply_header(r, "Retry-After", retry);

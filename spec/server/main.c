@@ -1,6 +1,7 @@
 /* ncdev: an S3 server and a model hub on loopback, for specs, the demo and benches. Prints the
  * export lines that a shell needs, then serves until SIGTERM. `ncdev help` lists its options. */
 #include "front.h"
+#include "request.h"
 
 #include "base/clock.h"
 
@@ -36,7 +37,6 @@ static int add_faults(struct server *s, struct nc_err *err)
 static int server_init(struct server *s, struct nc_err *err)
 {
     const struct options *o = &s->opt;
-    const char *root = o->memory ? NULL : o->root;
     faults_init(&s->faults);
     counters_init(&s->counters);
     pthread_mutex_init(&s->keys_lock, NULL);
@@ -48,10 +48,10 @@ static int server_init(struct server *s, struct nc_err *err)
     snprintf(s->keys.access_key, sizeof s->keys.access_key, "%s", o->access_key);
     snprintf(s->keys.secret_key, sizeof s->keys.secret_key, "%s", o->secret_key);
     snprintf(s->keys.session_token, sizeof s->keys.session_token, "%s", o->session_token);
-    if (RAND_bytes(s->cdn_key, sizeof s->cdn_key) != 1)
+    if (RAND_bytes(s->keys.cdn, sizeof s->keys.cdn) != 1)
         return nc_err_set(err, "Failed", "no random numbers");
-    int rc = store_open(&s->store, root, err);
-    hub_init(&s->hub, o->hub, o->lfs_over, rc ? NULL : root);
+    int rc = store_open(&s->store, o->memory ? NULL : o->root, err);
+    hub_init(&s->hub, o->hub, o->lfs_over, rc ? NULL : o->root);
     if (rc || add_faults(s, err))
         return -1;
     store_bucket_create(&s->store, o->bucket, server_now(s));
@@ -118,6 +118,7 @@ static void help(void)
     buf_init(&text, 1 << 16);
     options_help(&text);
     faults_help(&text);
+    admin_help(&text);
     fputs(buf_str(&text), stdout);
     buf_free(&text);
 }

@@ -16,7 +16,8 @@ static const struct option {
 } table[] = {
     {"root", TEXT, offsetof(struct options, root),
      "DIR  folder of the objects; kept and found again"},
-    {"memory", YES, offsetof(struct options, memory), "yes  objects in memory, instead of root="},
+    {"memory", YES, offsetof(struct options, memory),
+     "yes  objects in memory; root= then holds the hub's digests alone"},
     {"hub", TEXT, offsetof(struct options, hub),
      "DIR  hub repositories: owner/name/..., revisions owner/name@rev/..."},
     {"host", TEXT, offsetof(struct options, host), "address to listen on (127.0.0.1)"},
@@ -123,8 +124,8 @@ int options_parse(struct options *o, int argc, char **argv, struct nc_err *err)
             return nc_err_set(err, "Usage", "%s=: bad value '%s'; wanted: %s", d->name, eq + 1,
                               d->help);
     }
-    if (!o->root == !o->memory)
-        return nc_err_set(err, "Usage", "one of root=DIR and memory=yes is needed");
+    if (!o->root && !o->memory)
+        return nc_err_set(err, "Usage", "root=DIR or memory=yes is needed");
     if (!o->tls_cert != !o->tls_key)
         return nc_err_set(err, "Usage", "tls_cert= and tls_key= go together");
     if (o->port > 65535 || o->cdn_port > 65535 || o->page == 0)

@@ -12,7 +12,7 @@
 
 struct options {
     const char *root;   /* folder of the objects */
-    bool memory;        /* objects are kept in memory instead */
+    bool memory;        /* objects are kept in memory instead; root holds the hub's digests alone */
     const char *hub;    /* folder of hub repositories, owner/name/... */
     const char *host;   /* address to listen on */
     uint64_t port;      /* of S3, hub and admin; 0: any free one */

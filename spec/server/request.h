@@ -140,5 +140,6 @@ const struct route *cdn_route(struct request *r);
 const struct route *admin_route(struct request *r);
 bool hub_claims(const struct request *r);
 bool admin_claims(const struct request *r);
+void admin_help(struct buf *out);
 
 #endif

@@ -275,6 +275,19 @@ static size_t virtual_bucket(const struct request *r)
     return 0;
 }
 
+/* Faults and the log know an object as bucket/key and a bucket as its name, however they came. */
+static void name_path(struct request *r)
+{
+    struct buf name;
+    buf_init(&name, 1 << 20);
+    buf_printf(&name, "%s%s%s", r->bucket, r->key ? "/" : "", r->key ? r->key : "");
+    char *path = buf_take(&name);
+    if (path) {
+        free(r->path);
+        r->path = path;
+    }
+}
+
 static void name_target(struct request *r)
 {
     size_t n = virtual_bucket(r);
@@ -289,16 +302,8 @@ static void name_target(struct request *r)
     }
     if (r->bucket && *rest)
         r->key = text_copy(rest);
-    if (r->bucket && rest == r->path) { /* faults and the log know objects as bucket/key */
-        struct buf name;
-        buf_init(&name, 1 << 16);
-        buf_printf(&name, "%s/%s", r->bucket, rest);
-        char *path = buf_take(&name);
-        if (path) {
-            free(r->path);
-            r->path = path;
-        }
-    }
+    if (r->bucket)
+        name_path(r);
 }
 
 /* --- whether it may ------------------------------------------------------------------------- */
@@ -330,16 +335,12 @@ static const char *code_of_status(int status)
                            : "InvalidRequest";
 }
 
-/* The answer status=503:Code:retry-after asks for. */
 static void status_fault(struct request *r)
 {
-    char word[sizeof r->fault.status];
-    snprintf(word, sizeof word, "%s", r->fault.status);
-    char *save = NULL, *status = strtok_r(word, ":", &save);
-    char *code = strtok_r(NULL, ":", &save), *retry = strtok_r(NULL, ":", &save);
-    int number = status ? atoi(status) : 0;
-    reply_s3_error(r, number >= 200 ? number : 500, code ? code : code_of_status(number),
-                   "As the fault rule asks.", "");
+    char word[96];
+    const char *code, *retry;
+    int status = fault_status(&r->fault, word, &code, &retry);
+    reply_s3_error(r, status, code ? code : code_of_status(status), "As the fault rule asks.", "");
     if (retry)
         reply_header(r, "Retry-After", retry);
 }

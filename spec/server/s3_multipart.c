@@ -363,18 +363,23 @@ static int by_key_then_time(const void *a, const void *b)
     return c ? c : strcmp(x->id, y->id);
 }
 
-/* Past the marker's upload, which may have gone since: then past its key's earlier ids by name. */
-static size_t first_after(const struct upload_list *l, const char *key, const char *id)
+/* Past the marker's upload, which may have gone since: then past all of its key's. A marker that
+ * ends in the delimiter is a common prefix, and what it stands for has been listed. */
+static size_t first_after(const struct upload_list *l, const char *key, const char *id,
+                          const char *delimiter)
 {
     size_t i = 0;
+    bool is_prefix = *delimiter && text_ends(key, delimiter);
     if (!*key)
         return 0;
     for (; i < l->n && *id; i++) {
         if (strcmp(l->v[i].key, key) == 0 && strcmp(l->v[i].id, id) == 0)
             return i + 1;
     }
-    for (i = 0; i < l->n && strcmp(l->v[i].key, key) <= 0; i++)
-        ;
+    i = 0;
+    while (i < l->n &&
+           (strcmp(l->v[i].key, key) <= 0 || (is_prefix && text_starts(l->v[i].key, key))))
+        i++;
     return i;
 }
 
@@ -402,29 +407,69 @@ static void upload_element(struct buf *out, const struct listed_upload *u, bool 
     buf_puts(out, "</Upload>");
 }
 
-/* A page from `from`; common prefixes are left to clients that ask without a delimiter. */
-static void write_uploads(struct request *r, const struct upload_list *l, size_t from)
+/* One page as it is put together: uploads and common prefixes, and where it ended. */
+struct upload_page {
+    const char *prefix, *delimiter;
+    bool url;
+    struct buf uploads, prefixes;
+    char *last_key;   /* an upload's key or a common prefix; owned */
+    char last_id[33]; /* "" for a prefix */
+    bool truncated;
+};
+
+static void fill_page(struct upload_page *p, const struct upload_list *l, size_t from, uint64_t max)
 {
-    uint64_t max = query_number(r, "max-uploads", 1000);
-    size_t end = from + (size_t)(max < 1000 ? max : 1000);
-    end = end < l->n ? end : l->n;
-    bool url = request_query(r, "encoding-type") != NULL, truncated = end < l->n && end > from;
+    for (size_t i = from; i < l->n; i++) {
+        const struct listed_upload *u = &l->v[i];
+        const char *d = *p->delimiter ? strstr(u->key + strlen(p->prefix), p->delimiter) : NULL;
+        char *name =
+            d ? strndup(u->key, (size_t)(d - u->key) + strlen(p->delimiter)) : text_copy(u->key);
+        bool again = d && p->last_key && strcmp(name, p->last_key) == 0;
+        if (!again && max-- == 0) {
+            p->truncated = p->last_key != NULL;
+            free(name);
+            return;
+        }
+        if (!d) {
+            upload_element(&p->uploads, u, p->url);
+        } else if (!again) {
+            buf_puts(&p->prefixes, "<CommonPrefixes>");
+            upload_name(&p->prefixes, "Prefix", name, p->url);
+            buf_puts(&p->prefixes, "</CommonPrefixes>");
+        }
+        free(p->last_key);
+        p->last_key = name;
+        snprintf(p->last_id, sizeof p->last_id, "%s", d ? "" : u->id);
+    }
+}
+
+static void write_uploads(struct request *r, struct upload_page *p, uint64_t max)
+{
+    const char *key = request_query(r, "key-marker"), *id = request_query(r, "upload-id-marker");
+    bool same = r->fault.same_token > 0 && key;
     struct buf *out = s3_xml(r);
     buf_puts(out, "<ListMultipartUploadsResult xmlns=\"" S3_XMLNS "\">");
     s3_element(out, "Bucket", r->bucket);
-    upload_name(out, "Prefix", l->prefix, url);
-    if (url)
+    upload_name(out, "Prefix", p->prefix, p->url);
+    if (*p->delimiter)
+        upload_name(out, "Delimiter", p->delimiter, p->url);
+    if (p->url)
         s3_element(out, "EncodingType", "url");
-    if (truncated && r->fault.no_token <= 0) {
-        const struct listed_upload *last = &l->v[r->fault.same_token > 0 ? from : end - 1];
-        upload_name(out, "NextKeyMarker", last->key, url);
-        s3_element(out, "NextUploadIdMarker", last->id);
+    if (p->truncated && r->fault.no_token <= 0) {
+        upload_name(out, "NextKeyMarker", same ? key : p->last_key, p->url);
+        s3_element(out, "NextUploadIdMarker", same && id ? id : p->last_id);
     }
     buf_printf(out, "<MaxUploads>%" PRIu64 "</MaxUploads><IsTruncated>%s</IsTruncated>", max,
-               truncated ? "true" : "false");
-    for (size_t i = from; i < end; i++)
-        upload_element(out, &l->v[i], url);
+               p->truncated ? "true" : "false");
+    buf_puts(out, buf_str(&p->uploads));
+    buf_puts(out, buf_str(&p->prefixes));
     buf_puts(out, "</ListMultipartUploadsResult>");
+}
+
+static const char *query_text(const struct request *r, const char *name)
+{
+    const char *value = request_query(r, name);
+    return value ? value : "";
 }
 
 void s3_list_uploads(struct request *r)
@@ -433,14 +478,25 @@ void s3_list_uploads(struct request *r)
         s3_error(r, "NoSuchBucket");
         return;
     }
-    const char *prefix = request_query(r, "prefix"), *key = request_query(r, "key-marker");
-    const char *id = request_query(r, "upload-id-marker");
-    struct upload_list l = {.prefix = prefix ? prefix : ""};
+    uint64_t max = query_number(r, "max-uploads", 1000);
+    struct upload_page p = {.prefix = query_text(r, "prefix"),
+                            .delimiter = query_text(r, "delimiter"),
+                            .url = request_query(r, "encoding-type") != NULL};
+    struct upload_list l = {.prefix = p.prefix};
+    max = max < 1000 ? max : 1000;
+    buf_init(&p.uploads, 16 << 20);
+    buf_init(&p.prefixes, 16 << 20);
     store_uploads(&r->srv->store, r->bucket, gather_upload, &l);
     if (l.n)
         qsort(l.v, l.n, sizeof *l.v, by_key_then_time);
-    write_uploads(r, &l, first_after(&l, key ? key : "", id ? id : ""));
+    size_t from = first_after(&l, query_text(r, "key-marker"), query_text(r, "upload-id-marker"),
+                              p.delimiter);
+    fill_page(&p, &l, from, max);
+    write_uploads(r, &p, max);
     for (size_t i = 0; i < l.n; i++)
         free(l.v[i].key);
     free(l.v);
+    free(p.last_key);
+    buf_free(&p.uploads);
+    buf_free(&p.prefixes);
 }

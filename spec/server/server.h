@@ -16,6 +16,7 @@ struct keys {
     char access_key[129];
     char secret_key[129];
     char session_token[1025]; /* "" where none is wanted */
+    unsigned char cdn[32];    /* signs CDN URLs; drawn at start */
 };
 
 struct server {
@@ -26,8 +27,7 @@ struct server {
     struct counters counters;
     struct throttle rate[SIDES][2]; /* 0: in, 1: out */
     pthread_mutex_t keys_lock;
-    struct keys keys;          /* take a copy with server_keys */
-    unsigned char cdn_key[32]; /* signs CDN URLs; drawn at start */
+    struct keys keys; /* take a copy with server_keys */
     uint16_t port, cdn_port;
     atomic_bool stopping;
     atomic_uint_fast64_t next_id; /* of requests */
