@@ -1,10 +1,11 @@
-# Targets that install, check and show. Each of demo, test and lint installs what it needs.
+# Targets that install, check, show and measure. Each of demo, test, bench and lint installs what it
+# needs.
 
 JOBS := $(shell nproc)
 
 .PHONY: deps
 deps:
-	spec/deps build demo test lint
+	spec/deps build demo test bench lint
 
 .PHONY: demo
 demo:
@@ -19,6 +20,13 @@ test:
 	$(MAKE) -s --no-print-directory -j$(JOBS) SANITIZE=address,undefined all unit
 	$(MAKE) -s --no-print-directory -j$(JOBS) SANITIZE=thread build/thread/ncrun unit
 	spec/run
+
+# BENCH= ROUNDS= SIZE= SHARDS= are parameters of spec/bench/run.lua.
+.PHONY: bench
+bench:
+	spec/deps build bench
+	$(MAKE) -j$(JOBS) all
+	build/ncrun spec/bench/run.lua
 
 .PHONY: fuzz-run
 fuzz-run: fuzz
