@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +40,11 @@ static bool range_fits(const struct http_request *r)
     uint64_t first, last;
     if (!http_header(r, "content-range", value, sizeof value))
         return false;
-    if (sscanf(value, "bytes %" SCNu64 "-%" SCNu64, &first, &last) != 2)
+    const char *p = value;
+    if (!text_starts(p, "bytes "))
+        return false;
+    p += strlen("bytes ");
+    if (text_take_u64(&p, &first) || *p++ != '-' || text_take_u64(&p, &last))
         return false;
     return first == r->range_start && last - first + 1 == r->dest_len;
 }
@@ -242,31 +245,36 @@ static const struct curl_kind {
     CURLcode code;
     const char *name;
     bool retryable;
+    const char *hint;
 } curl_kinds[] = {
-    {CURLE_COULDNT_RESOLVE_HOST, "DnsFailed", true},
-    {CURLE_COULDNT_RESOLVE_PROXY, "DnsFailed", true},
-    {CURLE_COULDNT_CONNECT, "ConnectFailed", true},
-    {CURLE_OPERATION_TIMEDOUT, "Timeout", true},
-    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true},
-    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false},
-    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false},
-    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false},
-    {CURLE_URL_MALFORMAT, "Usage", false},
-    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false},
-    {CURLE_OUT_OF_MEMORY, "ENOMEM", false},
-    {CURLE_PARTIAL_FILE, "ShortBody", true},
+    {CURLE_COULDNT_RESOLVE_HOST, "DnsFailed", true, "check the name and the network"},
+    {CURLE_COULDNT_RESOLVE_PROXY, "DnsFailed", true, "check the name and the network"},
+    {CURLE_COULDNT_CONNECT, "ConnectFailed", true, "check the address, and that the server runs"},
+    {CURLE_OPERATION_TIMEDOUT, "Timeout", true, "check the network"},
+    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true,
+     "check that the server speaks TLS 1.2 or newer there"},
+    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_URL_MALFORMAT, "Usage", false, "check the address"},
+    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false, "check the address"},
+    {CURLE_OUT_OF_MEMORY, "ENOMEM", false, "give it more memory"},
+    {CURLE_PARTIAL_FILE, "ShortBody", true, "the server cut the answer short"},
 };
 
 static void network_failure(struct http_transfer *t, CURLcode code)
 {
     struct http_request *r = t->r;
-    struct curl_kind kind = {code, "NetworkError", true};
+    struct curl_kind kind = {code, "NetworkError", true, "the connection broke"};
     for (size_t i = 0; i < sizeof curl_kinds / sizeof curl_kinds[0]; i++) {
         if (curl_kinds[i].code == code)
             kind = curl_kinds[i];
     }
-    nc_err_set(&r->err, kind.name, "%s: %s", r->what,
-               t->curl_text[0] ? t->curl_text : curl_easy_strerror(code));
+    nc_err_set(&r->err, kind.name, "%s: %s: %s", r->what,
+               t->curl_text[0] ? t->curl_text : curl_easy_strerror(code), kind.hint);
     r->err.retryable = kind.retryable;
 }
 
