@@ -35,7 +35,9 @@ local function pairs_of(headers)
     local list = {}
     for name, value in pairs(headers or {}) do
         value = tostring(value)
-        if (name .. value):find "%c" then error("header " .. name:gsub("%c", "?") .. " holds a control character", 3) end
+        if (name .. value):find "%c" then
+            error("header " .. name:gsub("%c", "?") .. " holds a control character", 3)
+        end
         list[#list + 1] = { name, value }
     end
     table.sort(list, function(a, b) return a[1] < b[1] end)

@@ -24,7 +24,7 @@ local function new_meter()
     end
 end
 
--- Bytes that count as done: stored, plus half of what is on its way.
+-- Bytes that count as done: stored, or on their way out.
 local function done_of(s)
     return math.min(s.bytes_total, math.max(s.bytes_done, s.bytes_out))
 end
@@ -60,6 +60,7 @@ end
 ---@return table closable
 function progress.show(label, stats)
     local rate_of = new_meter()
+    rate_of(done_of(stats()))
     local columns = not log.is_json() and sys.isatty(2) and sys.columns(2)
     local shown = task.every(columns and BAR_EVERY or LINE_EVERY, function()
         local s = stats()

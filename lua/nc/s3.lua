@@ -31,10 +31,25 @@ Bucket.__index = Bucket
 Bucket.__name = "nc.bucket"
 
 -- Amazon's own endpoints want the bucket in the host name, others understand the path; a name with a
--- dot fits no certificate.
+-- dot fits no certificate. The profile's `s3 = addressing_style` decides before that.
 local function wants_host(config, name)
+    if config.addressing then return config.addressing == "virtual" end
     if config.endpoint and not config.endpoint:find("amazonaws%.com") then return false end
     return not name:find(".", 1, true)
+end
+
+-- Without this libcurl would say so at the first request, and not by which name it was told.
+local function check_bundle(config)
+    local path = config.ca_bundle
+    if not path or (config.endpoint and config.endpoint:find "^http:") then return end
+    local file <close> = io.open(path, "rb")
+    if not file then
+        error(errors.new {
+            code = "BadSetting",
+            message = ("the CA bundle %s can't be read: check AWS_CA_BUNDLE, or ca_bundle in the profile"):format(
+                path),
+        }, 0)
+    end
 end
 
 -- Temporary keys: a task that reads them again before they expire, or when a server says that they
@@ -58,14 +73,16 @@ end
 
 --- Opens a bucket; nothing is asked of the server yet.
 ---@param name string
----@param options { endpoint: string?, region: string?, profile: string?, attempts: integer? }?
+---@param options { endpoint: string?, region: string?, profile: string?, attempts: integer?,
+---  env: (fun(name: string): string?)? }?  env: in place of os.getenv
 ---@return nc.Bucket  closable
 function s3.bucket(name, options)
-    local o = errors.check_options(options, { "attempts", "endpoint", "profile", "region" })
+    local o = errors.check_options(options, { "attempts", "endpoint", "env", "profile", "region" })
     if type(name) ~= "string" or name == "" or name:find "[/%c%s]" then
         error("s3.bucket needs a bucket's name", 2)
     end
-    local config = aws.resolve { endpoint = o.endpoint, region = o.region, profile = o.profile }
+    local config = aws.resolve { endpoint = o.endpoint, env = o.env, profile = o.profile, region = o.region }
+    check_bundle(config)
     log.secret(config.secret_key)
     log.secret(config.session_token)
     local client = core.client {
@@ -151,6 +168,16 @@ local function range_of(range)
     return ("bytes=%d-%s"):format(range[1], range[2] and ("%d"):format(range[2]) or "")
 end
 
+-- The answer to a Range is a part of the object that begins where it was asked for, or it is none.
+local function check_range(what, range, res)
+    local first = (res.headers["content-range"] or ""):match "^bytes (%d+)%-"
+    local why = res.status ~= 206 and "the server ignored the range and sent the whole object"
+        or math.tointeger(first) ~= range[1] and "the server sent another range than it was asked for"
+    if why then
+        error(errors.new { code = "BadRange", op = "get", status = res.status, message = what .. ": " .. why }, 0)
+    end
+end
+
 --- The object's bytes and what is known of it, or nil. For large ones use nc.transfer.
 ---@param options { range: integer[]?, if_match: string?, if_none_match: string?, max_body: any }?
 ---  range: { first } or { first, last }, from 0; max_body: 8 MiB unless said
@@ -163,12 +190,7 @@ function Bucket:get(key, options)
         headers = headers, max_body = units.size(o.max_body or PAGE_MAX, 2),
     }))
     if not res then return nil end
-    if o.range and res.status ~= 206 then
-        error(errors.new {
-            code = "BadRange", op = "get", status = res.status,
-            message = ("GET %s: the server ignored the range and sent the whole object"):format(self:url(key)),
-        }, 0)
-    end
+    if o.range then check_range("GET " .. self:url(key), o.range, res) end
     return res.body, object_of(key, res)
 end
 
@@ -285,13 +307,14 @@ end
 
 --- Puts the parts together. A 200 that holds an error, or nothing, is an error.
 ---@param parts { number: integer, etag: string }[]
----@return string etag
+---@return string? etag  nil where the server does not say
 function Bucket:complete_upload(key, upload_id, parts)
     local res = self:ask("POST", key, {
         query = { { "uploadId", upload_id } }, body = xml.build_complete(parts),
         headers = { { "Content-Type", "application/xml" } }, stall = 300,
     })
-    return parsed("complete the upload of " .. self:url(key), xml.complete(res.body))
+    local etag = parsed("complete the upload of " .. self:url(key), xml.complete(res.body))
+    return etag ~= "" and etag or nil
 end
 
 function Bucket:abort_upload(key, upload_id)

@@ -4,7 +4,8 @@
 --
 -- What is there already is not moved again. How much of it can be trusted is decided file by file:
 --   known     the journal of an earlier run, or the manifest of another revision, lists these bytes
---   claimed   its upload was begun for this SHA-256, but no journal says how it ended: read back
+--   claimed   its upload was begun for this SHA-256, and an upload is only ever completed once its
+--             bytes were checked; read back where a run was interrupted, for the digests of its parts
 --   unknown   somebody else put it there: it counts when its size is right, and small files, or all
 --             of them with verify, are read back
 -- An upload that was under way is continued; its file is read back once it is whole, since the bytes
@@ -147,7 +148,7 @@ local function known_entry(file, known)
 end
 
 -- Files that are there with the right size but that nothing vouches for.
-local function sort_unvouched(plan, files, copy, verify, earlier)
+local function sort_unvouched(plan, files, copy, verify, interrupted)
     local paths = {}
     for i, f in ipairs(files) do paths[i] = f.path end
     local digests = digests_of(copy, paths)
@@ -156,7 +157,7 @@ local function sort_unvouched(plan, files, copy, verify, earlier)
         local claimed = digests[f.path]
         if claimed and f.sha256 and claimed ~= f.sha256 then
             plan.move[#plan.move + 1] = f
-        elseif verify or f.blob or earlier or (claimed and not f.sha256) then
+        elseif verify or f.blob or interrupted then
             plan.check[#plan.check + 1] = f
         else
             by_size = by_size + (claimed and 0 or 1)
@@ -192,7 +193,7 @@ local function make_plan(files, there, copy, earlier, manifest, verify)
             unvouched[#unvouched + 1] = f
         end
     end
-    sort_unvouched(plan, unvouched, copy, verify, earlier)
+    sort_unvouched(plan, unvouched, copy, verify, earlier ~= nil and #plan.move > 0)
     return plan
 end
 
@@ -487,7 +488,9 @@ function stage.run(options)
         if finished and is_complete(manifest, model, files, there) then
             return report_of { already = true, moved = 0, bytes = 0, seconds = 0, retries = 0 }
         end
-        if earlier.commit ~= model.commit then earlier = { done = earlier.done, unverified = earlier.unverified } end
+        if earlier.commit ~= model.commit then
+            earlier = { done = earlier.done, unverified = earlier.unverified }
+        end
     end
     local since = seconds_of(earlier and earlier.started)
 

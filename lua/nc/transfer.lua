@@ -30,8 +30,8 @@ end
 local function stalled(label, seconds)
     return errors.new {
         code = "Stalled",
-        message = ("%s: no byte has moved for %d s; check the network and both ends, then run it again: it goes on from there")
-            :format(label, seconds),
+        message = ("%s: no byte has moved for %d s; check the network and both ends, then run it again: "
+            .. "it goes on from there"):format(label, seconds),
     }
 end
 
@@ -52,7 +52,7 @@ function transfer.run(options)
     for _, f in ipairs(o.files) do
         t:add(f.path, f.size, f.sha256, f.blob, f.part_size, f.upload_id, f.etags)
     end
-    local watched <close> = watch(o.heartbeat, t)
+    local _ <close> = watch(o.heartbeat, t)
     local result = { files = {}, failed = {}, bytes = 0 }
     local function take()
         local list = t:ended()
@@ -69,7 +69,7 @@ function transfer.run(options)
     end
 
     local began = sys.now()
-    local shown <close> = progress.show(label, function() return t:stats() end)
+    local _ <close> = progress.show(label, function() return t:stats() end)
     local ticker <close> = task.every("0.5s", function()
         take()
         if t:stats().idle_ms > (o.stall or STALL_S) * 1000 then

@@ -39,7 +39,8 @@ function volume.require(path)
     if kind and NETWORK[kind] then return path end
     error(errors.new {
         code = "NotFound",
-        message = kind and ("%s is a %s file system, not a shared volume: mount one there, or set volume="):format(path, kind)
+        message = kind
+            and ("%s is a %s file system, not a shared volume: mount one there, or set volume="):format(path, kind)
             or ("no shared volume is mounted at %s: mount one, set volume=, or use to=bucket"):format(path),
     }, 0)
 end

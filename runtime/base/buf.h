@@ -27,8 +27,8 @@ int buf_puts(struct buf *b, const char *s);
 int buf_putc(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-void buf_clear(struct buf *b);  /* len = 0, memory kept, failure forgotten */
-char *buf_take(struct buf *b);  /* the caller frees what is returned (never NULL unless failed) */
+void buf_clear(struct buf *b); /* len = 0, memory kept, failure forgotten */
+char *buf_take(struct buf *b); /* the caller frees what is returned (never NULL unless failed) */
 const char *buf_str(const struct buf *b); /* "" while empty; borrowed */
 
 #endif

@@ -1,9 +1,9 @@
 #include "base/limits.h"
 
+#include "base/text.h"
+
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,6 +18,23 @@ static int first_line(const char *path, char *out, int size)
     return got ? 0 : -1;
 }
 
+/* CPU time in a period, both in microseconds, where a cgroup bounds it; "max" is no number. */
+static void read_quota(uint64_t *quota, uint64_t *period)
+{
+    char line[128];
+    const char *p = line;
+    if (first_line("/sys/fs/cgroup/cpu.max", line, sizeof line) == 0) {
+        if (text_take_u64(&p, quota) == 0 && *p++ == ' ')
+            text_take_u64(&p, period);
+        return;
+    }
+    if (first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line) == 0)
+        text_take_u64(&p, quota);
+    p = line;
+    if (first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line) == 0)
+        text_take_u64(&p, period);
+}
+
 unsigned limits_cpus(void)
 {
     cpu_set_t set;
@@ -28,19 +45,10 @@ unsigned limits_cpus(void)
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         n = online > 0 ? (unsigned)online : 1;
     }
-    char line[128];
-    long long quota = -1, period = 0;
-    if (first_line("/sys/fs/cgroup/cpu.max", line, sizeof line) == 0) {
-        if (sscanf(line, "%lld %lld", &quota, &period) != 2)
-            quota = -1; /* "max 100000" */
-    } else if (first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line) == 0) {
-        quota = strtoll(line, NULL, 10);
-        if (first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line) == 0)
-            period = strtoll(line, NULL, 10);
-    }
-    if (quota > 0 && period > 0) {
-        unsigned long long whole = ((unsigned long long)quota + (unsigned long long)period - 1) /
-                                   (unsigned long long)period;
+    uint64_t quota = 0, period = 0;
+    read_quota(&quota, &period);
+    if (quota && period) {
+        uint64_t whole = (quota + period - 1) / period;
         if (whole < n)
             n = (unsigned)whole;
     }
@@ -62,8 +70,10 @@ uint64_t limits_memory(void)
                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char line[64];
-        if (first_line(files[i], line, sizeof line) == 0 && strncmp(line, "max", 3) != 0)
-            lower(&least, strtoull(line, NULL, 10));
+        const char *p = line;
+        uint64_t limit;
+        if (first_line(files[i], line, sizeof line) == 0 && text_take_u64(&p, &limit) == 0)
+            lower(&least, limit);
     }
     static const int limits[] = {RLIMIT_AS, RLIMIT_DATA};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {

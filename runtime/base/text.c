@@ -104,17 +104,26 @@ bool text_ends(const char *s, const char *suffix)
     return n >= m && memcmp(s + n - m, suffix, m) == 0;
 }
 
-int text_u64(const char *s, uint64_t *out)
+int text_take_u64(const char **s, uint64_t *out)
 {
     uint64_t n = 0;
-    if (!*s)
-        return -1;
-    for (; *s; s++) {
-        if (*s < '0' || *s > '9')
-            return -1;
-        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *s - '0', &n))
+    const char *p = *s;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *p - '0', &n))
             return -1;
     }
+    if (p == *s)
+        return -1;
+    *s = p;
+    *out = n;
+    return 0;
+}
+
+int text_u64(const char *s, uint64_t *out)
+{
+    uint64_t n;
+    if (text_take_u64(&s, &n) || *s)
+        return -1;
     *out = n;
     return 0;
 }

@@ -34,6 +34,9 @@ char text_lower(char c);
 /* Decimal digits only: no sign, no blank, no overflow, not empty. */
 int text_u64(const char *s, uint64_t *out);
 
+/* The decimal digits at *s, which moves behind them; -1 where there is none or it is too large. */
+int text_take_u64(const char **s, uint64_t *out);
+
 /* Calendar time, UTC, years 1970 to 9999. Its own arithmetic: libc's takes a lock and may read time
  * zone files. */
 struct text_time {

@@ -118,8 +118,8 @@ static int l_clock(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-    {"clock", l_clock},     {"remove", l_remove}, {"replace", l_replace},
-    {"space", l_space},     {NULL, NULL},
+    {"clock", l_clock}, {"remove", l_remove}, {"replace", l_replace},
+    {"space", l_space}, {NULL, NULL},
 };
 
 int luaopen_nc_disk(lua_State *L)

@@ -203,7 +203,9 @@ static int call_result(lua_State *L)
 }
 
 static const luaL_Reg call_methods[] = {
-    {"token", call_token}, {"result", call_result}, {NULL, NULL},
+    {"token", call_token},
+    {"result", call_result},
+    {NULL, NULL},
 };
 
 struct call *bind_call_new(lua_State *L)
@@ -282,8 +284,8 @@ static void add_header(void *arg, const char *name, const char *value)
     buf_printf(&c->headers, "%s: %s\n", name, value);
 }
 
-/* http.start { method, url, what, headers = { { name, value } ... }, body, max_body, timeout, stall,
- * attempts, ca_file } -> call. Times in seconds. Any status is a result. */
+/* http.start { method, url, what, headers = { { name, value } ... }, body, max_body, timeout,
+ * stall, attempts, ca_file } -> call. Times in seconds. Any status is a result. */
 static int l_start(lua_State *L)
 {
     static const char *const methods[] = {"GET", "HEAD", "PUT", "POST", "DELETE", NULL};

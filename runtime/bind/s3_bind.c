@@ -120,7 +120,9 @@ static int l_start(lua_State *L)
 }
 
 static const luaL_Reg client_methods[] = {
-    {"set_keys", client_set_keys}, {"keys_expired", client_keys_expired}, {NULL, NULL},
+    {"set_keys", client_set_keys},
+    {"keys_expired", client_keys_expired},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {{"client", l_client}, {"start", l_start}, {NULL, NULL}};

@@ -60,12 +60,11 @@ static struct source *make_source(lua_State *L, int owner)
     lua_getfield(L, table, "client");
     lua_pushvalue(L, -1);
     lua_setiuservalue(L, owner, 1);
-    struct source *s =
-        kind == 0 ? source_hub_new(bind_check_hub(L, lua_gettop(L)),
-                                   bind_need_string(L, table, "repository"),
-                                   bind_need_string(L, table, "commit"))
-                  : source_s3_new(bind_check_s3(L, lua_gettop(L)),
-                                  bind_need_string(L, table, "prefix"));
+    struct source *s = kind == 0 ? source_hub_new(bind_check_hub(L, lua_gettop(L)),
+                                                  bind_need_string(L, table, "repository"),
+                                                  bind_need_string(L, table, "commit"))
+                                 : source_s3_new(bind_check_s3(L, lua_gettop(L)),
+                                                 bind_need_string(L, table, "prefix"));
     lua_settop(L, table);
     return s;
 }
@@ -90,8 +89,8 @@ static struct sink *make_sink(lua_State *L, int owner)
 }
 
 /* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
- * prefix } | { kind = "dir", root }, sink = { kind = "s3", client, prefix } | { kind = "dir", root } | { kind = "none" },
- * memory, parallel, part_size } -> transfer */
+ * prefix } | { kind = "dir", root }, sink = { kind = "s3", client, prefix } | { kind = "dir", root
+ * } | { kind = "none" }, memory, parallel, part_size } -> transfer */
 static int l_new(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -347,13 +346,12 @@ static int l_stop(lua_State *L)
 }
 
 static const luaL_Reg transfer_methods[] = {
-    {"add", l_add},     {"start", l_start}, {"cancel", l_cancel},   {"stats", l_stats},
+    {"add", l_add},     {"start", l_start},        {"cancel", l_cancel},   {"stats", l_stats},
     {"ended", l_ended}, {"close", transfer_close}, {"failure", l_failure}, {NULL, NULL},
 };
 
 static const luaL_Reg heartbeat_methods[] = {
-    {"set", l_set},   {"watch", l_watch}, {"failure", l_beat_failure},
-    {"stop", l_stop}, {NULL, NULL},
+    {"set", l_set}, {"watch", l_watch}, {"failure", l_beat_failure}, {"stop", l_stop}, {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {{"new", l_new}, {"heartbeat", l_heartbeat}, {NULL, NULL}};

@@ -133,15 +133,19 @@ static enum http_verdict resolve_again(struct hub_request *r)
 static void note_rate_limit(struct hub_request *r)
 {
     char value[128];
-    unsigned left = 0, wait_s = 0;
+    uint64_t left = 0, wait_s = 0;
     if (!http_header(&r->http, "ratelimit", value, sizeof value))
         return;
     const char *at = strstr(value, "r="), *t = strstr(value, "t=");
-    if (!at || !t || sscanf(at, "r=%u", &left) != 1 || sscanf(t, "t=%u", &wait_s) != 1 || left)
+    if (!at || !t)
+        return;
+    at += 2;
+    t += 2;
+    if (text_take_u64(&at, &left) || text_take_u64(&t, &wait_s) || left)
         return;
     if (wait_s > RATE_WAIT_MOST_S)
         wait_s = RATE_WAIT_MOST_S;
-    retry_gate_throttle(&r->hub->gate, clock_ms(), (uint64_t)wait_s * 1000, 0);
+    retry_gate_throttle(&r->hub->gate, clock_ms(), wait_s * 1000, 0);
 }
 
 static const struct reason {

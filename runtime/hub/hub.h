@@ -17,8 +17,8 @@
 
 struct hub {
     struct url endpoint;
-    char *base;           /* the endpoint without a trailing '/'; owned */
-    char *authorization;  /* "Bearer ...", or NULL; owned, secret */
+    char *base;          /* the endpoint without a trailing '/'; owned */
+    char *authorization; /* "Bearer ...", or NULL; owned, secret */
     struct retry_gate gate;
 };
 
@@ -41,7 +41,7 @@ struct hub_request {
     const char *path;              /* from "/", with query; percent-encoded; borrowed */
     struct hub_location *location; /* borrowed; shared by the parts of one file */
     bool away;                     /* this attempt went to another origin than the hub's */
-    char sent_to[URL_HOST_SIZE];  /* host of the attempt, for messages */
+    char sent_to[URL_HOST_SIZE];   /* host of the attempt, for messages */
     unsigned resolved_again;
     void (*done)(struct hub_request *r); /* on a worker */
     void *owner;

@@ -9,7 +9,8 @@
  * What the pool itself guarantees: TLS 1.2 or newer, verified; redirects never followed; no
  * content decoding; a body of the wrong length, a 200 to a ranged request or a Content-Range that
  * does not fit is a failure, never a result; a request that moves less than 1 KiB in its stall
- * time is cut; retries with backoff (net/retry.h), on a fresh connection after a network failure.
+ * time is cut; retries with backoff (net/retry.h), on a fresh connection after a network failure;
+ * few of them where answers come whole and are wrong, since the next will most likely be, too.
  *
  * Errors: err.code is one of DnsFailed, ConnectFailed, TlsFailed, Timeout, NetworkError,
  * ShortBody, LongBody, BadRange, Cancelled, or what judge put there.
@@ -55,17 +56,17 @@ struct http_request {
     struct retry_gate *gate; /* may be NULL */
     const void *body;        /* borrowed until done; sent with a Content-Length */
     size_t body_len;
-    bool has_body;         /* send a body even if it is empty */
-    void *dest;            /* where a 2xx body of exactly dest_len bytes goes; NULL: into text */
+    bool has_body; /* send a body even if it is empty */
+    void *dest;    /* where a 2xx body of exactly dest_len bytes goes; NULL: into text */
     size_t dest_len;
     bool ranged;           /* dest is bytes range_start.. of the file: only a 206 that says so */
     uint64_t range_start;  /* will do */
     size_t text_max;       /* most that is kept of any other body; 0: 64 KiB */
     bool text_whole;       /* a body over text_max is a failure, instead of being cut */
     unsigned attempts_max; /* 0: 5 */
-    uint32_t give_up_ms;   /* no new attempt later than this where nobody ever answered; 0: 12,000 */
-    uint32_t stall_ms;     /* 0: 30,000 */
-    uint32_t total_ms;     /* bound on one attempt; 0: none */
+    uint32_t give_up_ms; /* no new attempt later than this where nobody ever answered; 0: 12,000 */
+    uint32_t stall_ms;   /* 0: 30,000 */
+    uint32_t total_ms;   /* bound on one attempt; 0: none */
     _Atomic uint64_t *moved; /* added to as body bytes come and go; may be NULL */
 
     /* Written by prepare. */
@@ -73,13 +74,13 @@ struct http_request {
     struct buf headers; /* "Name: value\n" lines */
 
     /* The answer. Valid in judge and done. */
-    int status;          /* 0: none came */
-    struct buf head;     /* the answer's "name: value\n" lines, names in lower case */
-    struct buf text;     /* body, where dest took none of it */
-    size_t received;     /* bytes of body in dest or text */
-    bool failed;         /* err is filled */
+    int status;      /* 0: none came */
+    struct buf head; /* the answer's "name: value\n" lines, names in lower case */
+    struct buf text; /* body, where dest took none of it */
+    size_t received; /* bytes of body in dest or text */
+    bool failed;     /* err is filled */
     struct nc_err err;
-    unsigned attempts;   /* attempts made */
+    unsigned attempts; /* attempts made */
 
     /* The pool's own. */
     struct http_transfer *transfer;
@@ -88,6 +89,7 @@ struct http_request {
     uint64_t first_ms;
     unsigned free_again; /* HTTP_AGAINs so far */
     bool answered;       /* some attempt got a status */
+    bool wrong;          /* the answer came whole but is not what was asked for */
     bool fresh;          /* use a new connection */
     atomic_bool cancelled;
     unsigned worker;

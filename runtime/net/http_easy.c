@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,13 @@ static int stop(struct http_transfer *t, bool retryable, const char *code, const
     return 0; /* fewer bytes than offered: libcurl ends the transfer */
 }
 
+/* The same for an answer that is none to what was asked. */
+static int stop_wrong(struct http_transfer *t, const char *code, const char *text)
+{
+    t->r->wrong = true;
+    return stop(t, true, code, text);
+}
+
 /* "bytes 0-9/100" must start where we asked and hold as many bytes as we asked for. */
 static bool range_fits(const struct http_request *r)
 {
@@ -34,7 +40,11 @@ static bool range_fits(const struct http_request *r)
     uint64_t first, last;
     if (!http_header(r, "content-range", value, sizeof value))
         return false;
-    if (sscanf(value, "bytes %" SCNu64 "-%" SCNu64, &first, &last) != 2)
+    const char *p = value;
+    if (!text_starts(p, "bytes "))
+        return false;
+    p += strlen("bytes ");
+    if (text_take_u64(&p, &first) || *p++ != '-' || text_take_u64(&p, &last))
         return false;
     return first == r->range_start && last - first + 1 == r->dest_len;
 }
@@ -51,11 +61,11 @@ static bool check_head(struct http_transfer *t)
     if (!t->into_dest || !r->ranged)
         return true;
     if (status != 206) {
-        stop(t, true, "BadRange", "the server ignored the range and sent the whole file");
+        stop_wrong(t, "BadRange", "the server ignored the range and sent the whole file");
         return false;
     }
     if (!range_fits(r)) {
-        stop(t, true, "BadRange", "the server sent another range than it was asked for");
+        stop_wrong(t, "BadRange", "the server sent another range than it was asked for");
         return false;
     }
     return true;
@@ -70,7 +80,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
         return 0;
     if (t->into_dest) {
         if (len > r->dest_len - r->received)
-            return (size_t)stop(t, true, "LongBody", "the server sent more bytes than the file has");
+            return (size_t)stop_wrong(t, "LongBody", "the server sent more than it was asked for");
         memcpy((char *)r->dest + r->received, data, len);
     } else {
         size_t room = r->text.max - r->text.len;
@@ -218,7 +228,7 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     r->text.max = r->text_max ? r->text_max : TEXT_MAX;
     r->status = 0;
     r->received = 0;
-    r->failed = false;
+    r->failed = r->wrong = false;
     r->err = (struct nc_err){0};
     if (r->url.failed || r->headers.failed || !r->url.len)
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
@@ -235,31 +245,36 @@ static const struct curl_kind {
     CURLcode code;
     const char *name;
     bool retryable;
+    const char *hint;
 } curl_kinds[] = {
-    {CURLE_COULDNT_RESOLVE_HOST, "DnsFailed", true},
-    {CURLE_COULDNT_RESOLVE_PROXY, "DnsFailed", true},
-    {CURLE_COULDNT_CONNECT, "ConnectFailed", true},
-    {CURLE_OPERATION_TIMEDOUT, "Timeout", true},
-    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true},
-    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false},
-    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false},
-    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false},
-    {CURLE_URL_MALFORMAT, "Usage", false},
-    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false},
-    {CURLE_OUT_OF_MEMORY, "ENOMEM", false},
-    {CURLE_PARTIAL_FILE, "ShortBody", true},
+    {CURLE_COULDNT_RESOLVE_HOST, "DnsFailed", true, "check the name and the network"},
+    {CURLE_COULDNT_RESOLVE_PROXY, "DnsFailed", true, "check the name and the network"},
+    {CURLE_COULDNT_CONNECT, "ConnectFailed", true, "check the address, and that the server runs"},
+    {CURLE_OPERATION_TIMEDOUT, "Timeout", true, "check the network"},
+    {CURLE_SSL_CONNECT_ERROR, "TlsFailed", true,
+     "check that the server speaks TLS 1.2 or newer there"},
+    {CURLE_PEER_FAILED_VERIFICATION, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_CACERT_BADFILE, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false,
+     "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
+    {CURLE_URL_MALFORMAT, "Usage", false, "check the address"},
+    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false, "check the address"},
+    {CURLE_OUT_OF_MEMORY, "ENOMEM", false, "give it more memory"},
+    {CURLE_PARTIAL_FILE, "ShortBody", true, "the server cut the answer short"},
 };
 
 static void network_failure(struct http_transfer *t, CURLcode code)
 {
     struct http_request *r = t->r;
-    struct curl_kind kind = {code, "NetworkError", true};
+    struct curl_kind kind = {code, "NetworkError", true, "the connection broke"};
     for (size_t i = 0; i < sizeof curl_kinds / sizeof curl_kinds[0]; i++) {
         if (curl_kinds[i].code == code)
             kind = curl_kinds[i];
     }
-    nc_err_set(&r->err, kind.name, "%s: %s", r->what,
-               t->curl_text[0] ? t->curl_text : curl_easy_strerror(code));
+    nc_err_set(&r->err, kind.name, "%s: %s: %s", r->what,
+               t->curl_text[0] ? t->curl_text : curl_easy_strerror(code), kind.hint);
     r->err.retryable = kind.retryable;
 }
 
@@ -280,7 +295,7 @@ void http_easy_end(struct http_transfer *t, CURLcode code)
     } else if (t->into_dest && r->received != r->dest_len) {
         nc_err_set(&r->err, "ShortBody", "%s: the body ended after %zu of %zu bytes", r->what,
                    r->received, r->dest_len);
-        r->err.retryable = true;
+        r->err.retryable = r->wrong = true;
     }
     r->failed = r->err.code[0] != '\0';
     if (r->failed)

@@ -13,8 +13,8 @@
 
 /* Zero-initialised; lives as long as any request that names it. Any thread. */
 struct retry_gate {
-    _Atomic uint64_t until_ms;   /* no request starts before this (monotonic ms) */
-    _Atomic unsigned throttled;  /* refusals in a row, for the gate's own backoff */
+    _Atomic uint64_t until_ms;  /* no request starts before this (monotonic ms) */
+    _Atomic unsigned throttled; /* refusals in a row, for the gate's own backoff */
 };
 
 /* How long to wait before attempt number `attempt` (1 = the first retry), in ms. `random` is any

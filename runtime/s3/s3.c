@@ -28,7 +28,8 @@ static void aws_endpoint(const char *region, char *out, size_t size)
 int s3_client_init(struct s3_client *c, const struct s3_config *config, struct nc_err *err)
 {
     char aws[256];
-    *c = (struct s3_client){.virtual_host = config->virtual_host, .renewable = config->renewable,
+    *c = (struct s3_client){.virtual_host = config->virtual_host,
+                            .renewable = config->renewable,
                             .attempts_max = config->attempts_max};
     const char *endpoint = config->endpoint;
     if (!endpoint) {
@@ -237,8 +238,10 @@ static const struct hint {
     {"BadDigest", "the body was changed on its way"},
     {"XAmzContentSHA256Mismatch", "the body was changed on its way"},
     {"OperationAborted", "another operation on it was under way"},
-    {"SignatureDoesNotMatch", "check AWS_SECRET_ACCESS_KEY (and that no proxy rewrites the request)"},
-    {"InvalidAccessKeyId", "the server does not know this access key: check AWS_ACCESS_KEY_ID and the endpoint; after a "
+    {"SignatureDoesNotMatch",
+     "check AWS_SECRET_ACCESS_KEY (and that no proxy rewrites the request)"},
+    {"InvalidAccessKeyId",
+     "the server does not know this access key: check AWS_ACCESS_KEY_ID and the endpoint; after a "
      "rotation, apply the Job again"},
     {"InvalidToken", "the session token is not valid: check AWS_SESSION_TOKEN"},
     {"ExpiredToken", "the credentials have expired: renew them and apply the Job again"},

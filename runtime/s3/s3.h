@@ -1,8 +1,8 @@
 /* Signed requests to one S3 bucket (or to the service itself) at one endpoint.
  *
  * A client holds what changes while it is in use: the keys (renewed by the caller), the region (a
- * server may correct it, once) and the clock offset (learnt from a refusal). Every attempt is signed
- * anew at the moment of sending. Over https the payload is not hashed; over http it is.
+ * server may correct it, once) and the clock offset (learnt from a refusal). Every attempt is
+ * signed anew at the moment of sending. Over https the payload is not hashed; over http it is.
  *
  * Errors: err.code is the server's own code ("NoSuchKey", "SlowDown", ...); where an answer has no
  * body, AccessDenied, NotFound, PreconditionFailed or Http<status>; or one of net/http.h.
@@ -19,8 +19,8 @@
 struct s3_config {
     const char *endpoint; /* NULL: AWS itself, in the region */
     const char *region;
-    const char *bucket;   /* NULL: the service */
-    bool virtual_host;    /* bucket in the host name; else in the path */
+    const char *bucket;                  /* NULL: the service */
+    bool virtual_host;                   /* bucket in the host name; else in the path */
     const char *access, *secret, *token; /* token may be NULL */
     const char *ca_file;                 /* NULL: as other requests */
     bool renewable; /* keys come from where they can be read again: wait for s3_client_set_keys when
@@ -64,13 +64,13 @@ struct s3_request {
     void (*done)(struct s3_request *r); /* on a worker */
     void *owner;
 
-    char what[160];                      /* "GET s3://bucket/key", for messages */
+    char what[160]; /* "GET s3://bucket/key", for messages */
     char payload_hash[SHA256_HEX_SIZE + 8];
-    char host[URL_HOST_SIZE];            /* of this attempt */
-    char *redirect;                      /* another address to use, from a 302 or 307; owned */
-    bool bare;                           /* ... which gets no signature */
+    char host[URL_HOST_SIZE]; /* of this attempt */
+    char *redirect;           /* another address to use, from a 302 or 307; owned */
+    bool bare;                /* ... which gets no signature */
     bool skew_corrected;
-    unsigned keys_generation;            /* of this attempt */
+    unsigned keys_generation; /* of this attempt */
 };
 
 /* method is a literal. -1 only without memory. */

@@ -557,20 +557,27 @@ void s3_delete_failures_free(struct s3_delete_failures *f)
 
 /* ---- results with one value ---- */
 
-static int read_value(const char *body, size_t len, const char *const *names, const char *field,
-                      char **out, struct nc_err *err)
+static int read_text(const char *body, size_t len, const char *const *names, const char *field,
+                     char **out, struct nc_err *err)
 {
     *out = NULL;
     xmlDocPtr doc;
     if (read_result(body, len, names, &doc, err))
         return -1;
     int rc = take_text(xmlDocGetRootElement(doc), field, out, err);
+    xmlFreeDoc(doc);
+    return rc;
+}
+
+static int read_value(const char *body, size_t len, const char *const *names, const char *field,
+                      char **out, struct nc_err *err)
+{
+    int rc = read_text(body, len, names, field, out, err);
     if (*out && !**out) {
         free(*out);
         *out = NULL;
         rc = malformed(err, "its %s is empty", field);
     }
-    xmlFreeDoc(doc);
     return rc;
 }
 
@@ -583,7 +590,7 @@ int s3_xml_upload_id(const char *body, size_t len, char **upload_id, struct nc_e
 int s3_xml_complete(const char *body, size_t len, char **etag, struct nc_err *err)
 {
     static const char *const names[] = {"CompleteMultipartUploadResult", NULL};
-    return read_value(body, len, names, "ETag", etag, err);
+    return read_text(body, len, names, "ETag", etag, err);
 }
 
 int s3_xml_copy(const char *body, size_t len, char **etag, struct nc_err *err)

@@ -65,7 +65,8 @@ void s3_listing_free(struct s3_listing *l);
 int s3_xml_upload_id(const char *body, size_t len, char **upload_id, struct nc_err *err);
 
 /* CompleteMultipartUpload, CopyObject, UploadPartCopy: the new ETag, as sent. The caller frees it.
- * Success means a whole result document with an ETag in it, and nothing less. */
+ * Success means a whole result document with an ETag in it, and nothing less; that of Complete may
+ * be empty (Ceph RGW 16 writes <ETag></ETag>). */
 int s3_xml_complete(const char *body, size_t len, char **etag, struct nc_err *err);
 int s3_xml_copy(const char *body, size_t len, char **etag, struct nc_err *err);
 

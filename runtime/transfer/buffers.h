@@ -11,9 +11,9 @@
 #define BUFFERS_CLASSES 40
 
 struct buffers {
-    uint64_t budget; /* bytes */
-    uint64_t used;   /* in buffers that are out */
-    uint64_t kept;   /* in buffers that wait to be used again */
+    uint64_t budget;                            /* bytes */
+    uint64_t used;                              /* in buffers that are out */
+    uint64_t kept;                              /* in buffers that wait to be used again */
     struct buffers_free *free[BUFFERS_CLASSES]; /* by power of two */
 };
 

@@ -18,9 +18,9 @@ struct heartbeat_options {
     struct http_pool *pool;
     struct s3_client *client; /* borrowed; with key ... */
     const char *key;
-    const char *file;         /* ... or this file, replaced by rename */
-    uint32_t interval_ms;     /* 0: 60,000 */
-    uint32_t stall_ms;        /* 0: 600,000 */
+    const char *file;                    /* ... or this file, replaced by rename */
+    uint32_t interval_ms;                /* 0: 60,000 */
+    uint32_t stall_ms;                   /* 0: 600,000 */
     void (*written)(void *arg, bool ok); /* after the first write; on the heartbeat's thread */
     void *arg;
 };

@@ -9,8 +9,10 @@ enum { PARTS_WANTED = 1000 };
 int plan_part_size(uint64_t size, uint64_t wish, uint64_t *out, struct nc_err *err)
 {
     if (size > PLAN_FILE_MAX)
-        return nc_err_set(err, "EntityTooLarge", "%" PRIu64 " bytes is more than the 5 TiB that an "
-                                                 "object can have", size);
+        return nc_err_set(err, "EntityTooLarge",
+                          "%" PRIu64 " bytes is more than the 5 TiB that an "
+                          "object can have",
+                          size);
     if (wish && (wish < PLAN_PART_MIN || wish > PLAN_PART_MAX))
         return nc_err_set(err, "Usage", "part_size is from 5 MiB to 5 GiB, not %" PRIu64 " bytes",
                           wish);
@@ -22,8 +24,9 @@ int plan_part_size(uint64_t size, uint64_t wish, uint64_t *out, struct nc_err *e
             part *= 2;
     }
     if (plan_parts(size, part) > PLAN_PARTS_MAX)
-        return nc_err_set(err, "Usage", "part_size %" PRIu64 " would cut %" PRIu64 " bytes into "
-                                        "more than 10,000 parts; use at least %" PRIu64,
+        return nc_err_set(err, "Usage",
+                          "part_size %" PRIu64 " would cut %" PRIu64 " bytes into "
+                          "more than 10,000 parts; use at least %" PRIu64,
                           wish, size, (size + PLAN_PARTS_MAX - 1) / PLAN_PARTS_MAX);
     *out = part;
     return 0;

@@ -210,7 +210,7 @@ struct sink *sink_dir_new(const char *root)
         free(s);
         return NULL;
     }
-    s->base = (struct sink){true,   open_file, store,  finish,   leave,
-                            cancel, release,   forget, free_sink};
+    s->base =
+        (struct sink){true, open_file, store, finish, leave, cancel, release, forget, free_sink};
     return &s->base;
 }

@@ -340,8 +340,8 @@ struct sink *sink_s3_new(struct s3_client *client, const char *prefix)
         free(s);
         return NULL;
     }
-    s->base = (struct sink){false,  open_file, store,  finish,   leave,
-                            cancel, release,   forget, free_sink};
+    s->base =
+        (struct sink){false, open_file, store, finish, leave, cancel, release, forget, free_sink};
     s->client = client;
     return &s->base;
 }

@@ -92,8 +92,7 @@ static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
     buf_init(&key, 4096);
     buf_puts(&key, s->prefix);
     buf_puts(&key, f->path);
-    if (!op || key.failed ||
-        s3_request_init(&op->request, s->client, "GET", buf_str(&key), err)) {
+    if (!op || key.failed || s3_request_init(&op->request, s->client, "GET", buf_str(&key), err)) {
         buf_free(&key);
         free(op);
         nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);

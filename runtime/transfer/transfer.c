@@ -37,12 +37,12 @@ struct transfer {
     struct file **files; /* all, owned */
     size_t count, room;
     size_t next_waiting;
-    struct file *again;                      /* to be fetched once more */
-    struct file *open[OPEN_FILES_MOST];      /* begun, with parts to claim */
+    struct file *again;                 /* to be fetched once more */
+    struct file *open[OPEN_FILES_MOST]; /* begun, with parts to claim */
     unsigned opened, open_most, turn;
-    struct file *chores, **chores_end;       /* an open, finish or leave is to begin */
-    struct file *over, **over_end;           /* ended, not yet taken by the caller */
-    struct part *ready, **ready_end;         /* fetched and checked, to be stored */
+    struct file *chores, **chores_end; /* an open, finish or leave is to begin */
+    struct file *over, **over_end;     /* ended, not yet taken by the caller */
+    struct part *ready, **ready_end;   /* fetched and checked, to be stored */
     struct part *live;
     size_t largest_part;
     unsigned fetching, storing;
@@ -54,8 +54,7 @@ struct transfer {
     uint64_t files_done, files_failed;
 };
 
-int transfer_new(struct transfer **out, const struct transfer_options *options,
-                 struct nc_err *err)
+int transfer_new(struct transfer **out, const struct transfer_options *options, struct nc_err *err)
 {
     struct transfer *t = calloc(1, sizeof *t);
     if (!t) {
@@ -304,12 +303,12 @@ static const struct own_reason {
     const char *code;
     bool again;
 } own_reasons[] = {
-    {"DigestMismatch", true},      {"BadRange", true},        {"LongBody", true},
-    {"ShortBody", true},           {"NoSuchUpload", true},    {"InvalidPart", true},
-    {"InvalidPartOrder", true},    {"Changed", true},         {"SizeMismatch", true},
-    {"PreconditionFailed", true},  {"EntryNotFound", false},  {"NoSuchKey", false},
-    {"NotFound", false},           {"ENOENT", false},         {"EntityTooLarge", false},
-    {"EntityTooSmall", false},     {"KeyTooLongError", false}, {"ENAMETOOLONG", false},
+    {"DigestMismatch", true},     {"BadRange", true},         {"LongBody", true},
+    {"ShortBody", true},          {"NoSuchUpload", true},     {"InvalidPart", true},
+    {"InvalidPartOrder", true},   {"Changed", true},          {"SizeMismatch", true},
+    {"PreconditionFailed", true}, {"EntryNotFound", false},   {"NoSuchKey", false},
+    {"NotFound", false},          {"ENOENT", false},          {"EntityTooLarge", false},
+    {"EntityTooSmall", false},    {"KeyTooLongError", false}, {"ENAMETOOLONG", false},
 };
 
 static const struct own_reason *own_reason(const char *code)
@@ -397,7 +396,8 @@ static bool digest_fits(struct file *f, struct nc_err *err)
     if (f->sha256[0] && strcmp(got, f->sha256) != 0) {
         nc_err_set(err, "DigestMismatch",
                    "%s: its SHA-256 is %s where %s is expected: the bytes are not the published "
-                   "ones", f->path, got, f->sha256);
+                   "ones",
+                   f->path, got, f->sha256);
         return false;
     }
     if (f->blob[0]) {
@@ -405,7 +405,8 @@ static bool digest_fits(struct file *f, struct nc_err *err)
         if (strcmp(git, f->blob) != 0) {
             nc_err_set(err, "DigestMismatch",
                        "%s: its git blob name is %s where %s is expected: the bytes are not the "
-                       "published ones", f->path, git, f->blob);
+                       "published ones",
+                       f->path, git, f->blob);
             return false;
         }
     }

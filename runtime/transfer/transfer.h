@@ -49,7 +49,7 @@ enum file_state {
 struct file {
     struct transfer *transfer;
     /* What was asked for. */
-    char *path;                   /* relative to source and sink, no leading '/'; owned */
+    char *path; /* relative to source and sink, no leading '/'; owned */
     uint64_t size;
     char sha256[SHA256_HEX_SIZE]; /* expected, or "" */
     char blob[SHA1_HEX_SIZE];     /* expected git blob name, or "" */
@@ -58,26 +58,26 @@ struct file {
     uint32_t parts;
     /* What has come of it. */
     enum file_state state;
-    bool continued;               /* some parts were stored by an earlier run: not hashed here */
-    bool hashing;                 /* a worker is at it */
+    bool continued; /* some parts were stored by an earlier run: not hashed here */
+    bool hashing;   /* a worker is at it */
     bool failing;
-    bool again;                   /* start over once the sink has left it */
+    bool again; /* start over once the sink has left it */
     uint8_t tries;
-    uint32_t next;                /* part to claim next */
-    uint32_t hashed;              /* parts hashed, in order */
+    uint32_t next;   /* part to claim next */
+    uint32_t hashed; /* parts hashed, in order */
     uint32_t stored;
-    uint32_t busy;                /* operations in flight */
+    uint32_t busy;                  /* operations in flight */
     char (*digests)[XXH3_HEX_SIZE]; /* one a part; "" where not known */
-    char (*etags)[64];            /* of stored parts, as the sink got them; "" = not stored */
-    struct part **in_flight;      /* by index; NULL where there is no buffer */
-    struct part *parked;          /* fetched before the sink was ready */
+    char (*etags)[64];              /* of stored parts, as the sink got them; "" = not stored */
+    struct part **in_flight;        /* by index; NULL where there is no buffer */
+    struct part *parked;            /* fetched before the sink was ready */
     struct sha256 hash;
     struct gitblob git;
     struct nc_err err;
-    struct file *next_file;       /* in the transfer's list of its state */
-    bool queued;                  /* waits for an open, finish or leave to begin */
+    struct file *next_file; /* in the transfer's list of its state */
+    bool queued;            /* waits for an open, finish or leave to begin */
     /* The sink's and the source's own. */
-    char *upload_id;              /* owned; set by the caller to continue an upload */
+    char *upload_id; /* owned; set by the caller to continue an upload */
     void *sink_data, *source_data;
 };
 
@@ -86,7 +86,7 @@ struct part {
     uint32_t index;
     uint64_t offset;
     size_t len;
-    char *data;        /* the buffer: len bytes */
+    char *data; /* the buffer: len bytes */
     bool fetching, fetched, hashed, storing, stored;
     struct part *next;                  /* in the ready or parked list */
     struct part *live_prev, *live_next; /* all that have a buffer */
@@ -102,8 +102,8 @@ enum op {
 
 /* The transfer's lock is held in every call, so they must be short and never report an end from
  * within. part->op and the file's *_data are theirs, and safe under that lock. What is local has no
- * operation under way when its calls return, and those that do the work (fetch; open, store, finish,
- * leave) are made without the lock. */
+ * operation under way when its calls return, and those that do the work (fetch; open, store,
+ * finish, leave) are made without the lock. */
 struct source {
     bool local;
     /* Fill part->data; ends with transfer_part_fetched. */
@@ -136,9 +136,9 @@ struct transfer_options {
     struct http_pool *pool;
     struct source *source; /* both are taken over, whatever transfer_new returns */
     struct sink *sink;
-    uint64_t memory;       /* budget for buffers in bytes; 0: as limits allow */
-    unsigned parallel;     /* parts in flight, both directions together; 0: by CPUs */
-    uint64_t part_size;    /* 0: by file size */
+    uint64_t memory;          /* budget for buffers in bytes; 0: as limits allow */
+    unsigned parallel;        /* parts in flight, both directions together; 0: by CPUs */
+    uint64_t part_size;       /* 0: by file size */
     void (*ended)(void *arg); /* once, on a worker or in transfer_start: everything has come to
                                  rest. May only signal. */
     void *arg;
@@ -149,13 +149,12 @@ struct transfer_stats {
     uint64_t bytes_in, bytes_out;     /* over the wire so far, parts that failed not counted */
     uint64_t files_total, files_done, files_failed;
     uint64_t retries;
-    uint64_t moved_ms;                /* when bytes last moved, monotonic */
-    uint64_t memory;                  /* the budget, bytes */
+    uint64_t moved_ms; /* when bytes last moved, monotonic */
+    uint64_t memory;   /* the budget, bytes */
     unsigned parallel;
 };
 
-int transfer_new(struct transfer **out, const struct transfer_options *options,
-                 struct nc_err *err);
+int transfer_new(struct transfer **out, const struct transfer_options *options, struct nc_err *err);
 /* Before the start. The strings are copied; sha256 and blob may be NULL. part_size 0: the
  * transfer's. */
 struct file *transfer_add(struct transfer *t, const char *path, uint64_t size, const char *sha256,

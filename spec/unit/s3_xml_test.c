@@ -162,6 +162,11 @@ static void multipart_cases(void)
     CHECK(s3_xml_complete(body, strlen(body), &text, &err) == 0, "an upload ends");
     CHECK_STR(text, "\"e-2\"", "with its ETag");
     free(text);
+    body = "<CompleteMultipartUploadResult" NS "><Key>k</Key><ETag></ETag>"
+           "</CompleteMultipartUploadResult>";
+    CHECK(s3_xml_complete(body, strlen(body), &text, &err) == 0, "an upload ends as Ceph says it");
+    CHECK_STR(text, "", "without an ETag");
+    free(text);
     static const struct {
         const char *what, *code, *body;
         bool retryable;
