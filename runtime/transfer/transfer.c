@@ -16,6 +16,8 @@ enum {
     PARALLEL_MOST = 1024,
     OPEN_FILES_LEAST = 4,
     OPEN_FILES_MOST = 64,
+    PART_ATTEMPTS = 10,
+    PART_GIVE_UP_MS = 120 * 1000,
     TRIES = 2, /* a file whose bytes are wrong is fetched once more */
 };
 
@@ -29,6 +31,7 @@ struct transfer {
     void *arg;
     unsigned parallel;
     uint64_t part_size;
+    uint32_t stall_ms;
     _Atomic uint64_t bytes_in, bytes_out, retries;
 
     pthread_mutex_t lock; /* guards all below and every file and part */
@@ -78,6 +81,7 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
     t->ended = options->ended;
     t->arg = options->arg;
     t->part_size = options->part_size;
+    t->stall_ms = options->stall_ms;
     t->open_most = t->parallel / 2;
     if (t->open_most < OPEN_FILES_LEAST)
         t->open_most = OPEN_FILES_LEAST;
@@ -303,12 +307,13 @@ static const struct own_reason {
     const char *code;
     bool again;
 } own_reasons[] = {
-    {"DigestMismatch", true},     {"BadRange", true},         {"LongBody", true},
-    {"ShortBody", true},          {"NoSuchUpload", true},     {"InvalidPart", true},
-    {"InvalidPartOrder", true},   {"Changed", true},          {"SizeMismatch", true},
-    {"PreconditionFailed", true}, {"EntryNotFound", false},   {"NoSuchKey", false},
-    {"NotFound", false},          {"ENOENT", false},          {"EntityTooLarge", false},
-    {"EntityTooSmall", false},    {"KeyTooLongError", false}, {"ENAMETOOLONG", false},
+    {"DigestMismatch", true},     {"BadRange", true},        {"LongBody", true},
+    {"ShortBody", true},          {"NoSuchUpload", true},    {"InvalidPart", true},
+    {"InvalidPartOrder", true},   {"Changed", true},         {"SizeMismatch", true},
+    {"PreconditionFailed", true}, {"NotCompleted", true},    {"EntryNotFound", false},
+    {"NoSuchKey", false},         {"NotFound", false},       {"ENOENT", false},
+    {"EntityTooLarge", false},    {"EntityTooSmall", false}, {"KeyTooLongError", false},
+    {"ENAMETOOLONG", false},
 };
 
 static const struct own_reason *own_reason(const char *code)
@@ -897,6 +902,14 @@ _Atomic uint64_t *transfer_bytes_out(struct transfer *t)
 struct http_pool *transfer_pool(struct transfer *t)
 {
     return t->pool;
+}
+
+void transfer_bound(struct transfer *t, struct http_request *r)
+{
+    if (!r->attempts_max) /* else AWS_MAX_ATTEMPTS says */
+        r->attempts_max = PART_ATTEMPTS;
+    r->give_up_ms = PART_GIVE_UP_MS;
+    r->stall_ms = t->stall_ms;
 }
 
 void transfer_note_retries(struct transfer *t, unsigned attempts)

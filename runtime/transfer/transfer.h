@@ -136,9 +136,10 @@ struct transfer_options {
     struct http_pool *pool;
     struct source *source; /* both are taken over, whatever transfer_new returns */
     struct sink *sink;
-    uint64_t memory;          /* budget for buffers in bytes; 0: as limits allow */
-    unsigned parallel;        /* parts in flight, both directions together; 0: by CPUs */
-    uint64_t part_size;       /* 0: by file size */
+    uint64_t memory;    /* budget for buffers in bytes; 0: as limits allow */
+    unsigned parallel;  /* parts in flight, both directions together; 0: by CPUs */
+    uint64_t part_size; /* 0: by file size */
+    uint32_t stall_ms;  /* a part's request that moves nothing for so long is cut; 0: 30,000 */
     void (*ended)(void *arg); /* once, on a worker or in transfer_start: everything has come to
                                  rest. May only signal. */
     void *arg;
@@ -183,6 +184,8 @@ void transfer_file_ended(struct file *file, const struct nc_err *err);
 _Atomic uint64_t *transfer_bytes_in(struct transfer *t);
 _Atomic uint64_t *transfer_bytes_out(struct transfer *t);
 struct http_pool *transfer_pool(struct transfer *t);
+/* Sets how patient the request of a part is. */
+void transfer_bound(struct transfer *t, struct http_request *r);
 void transfer_note_retries(struct transfer *t, unsigned attempts);
 
 #endif
