@@ -43,12 +43,14 @@ struct s3_client {
     bool region_corrected;
     bool keys_expired; /* a server said so; cleared by s3_client_set_keys */
     unsigned keys_generation;
+    atomic_bool keys_worked; /* some request was granted */
 };
 
 /* Strings are copied. */
 int s3_client_init(struct s3_client *c, const struct s3_config *config, struct nc_err *err);
 void s3_client_free(struct s3_client *c); /* wipes the keys */
-/* Any thread. The next attempt of every request is signed with these. */
+/* Any thread. The next attempt of every request is signed with these; the same again are no news.
+ */
 int s3_client_set_keys(struct s3_client *c, const char *access, const char *secret,
                        const char *token, struct nc_err *err);
 /* Any thread: has a server said that the keys have expired since they were last set? */
