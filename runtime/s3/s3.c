@@ -30,7 +30,8 @@ int s3_client_init(struct s3_client *c, const struct s3_config *config, struct n
     char aws[256];
     *c = (struct s3_client){.virtual_host = config->virtual_host,
                             .renewable = config->renewable,
-                            .attempts_max = config->attempts_max};
+                            .attempts_max = config->attempts_max,
+                            .content_md5 = config->content_md5};
     const char *endpoint = config->endpoint;
     if (!endpoint) {
         aws_endpoint(config->region, aws, sizeof aws);
@@ -202,6 +203,9 @@ static int sign(struct s3_request *r, const struct url *to)
 
 static int hash_payload(struct s3_request *r, bool tls)
 {
+    bool wants_md5 = r->client->content_md5 && r->http.has_body && !r->md5[0];
+    if (wants_md5 && md5_base64(r->http.body, r->http.body_len, r->md5))
+        return nc_err_set(&r->http.err, "ENOMEM", "%s: out of memory", r->what);
     if (r->payload_hash[0])
         return 0; /* the body does not change between attempts */
     if (tls)
@@ -231,6 +235,8 @@ static int prepare(struct http_request *http)
         buf_add(&http->headers, buf_str(&r->headers), r->headers.len);
         http_add_header(http, "User-Agent", "ncrun/" NC_VERSION);
         http_add_header(http, "Accept-Encoding", "identity");
+        if (r->md5[0])
+            http_add_header(http, "Content-MD5", r->md5);
         if (http->has_body && !strstr(buf_str(&r->headers), "Content-Type:"))
             http_add_header(http, "Content-Type", "application/octet-stream");
     }

@@ -26,13 +26,14 @@ struct s3_config {
     bool renewable; /* keys come from where they can be read again: wait for s3_client_set_keys when
                        they have expired */
     unsigned attempts_max; /* 0: the pool's default */
+    bool content_md5;      /* send the MD5 of every body along, for the server to check */
 };
 
 struct s3_client {
     struct url endpoint;
     char *bucket; /* "" for the service */
     char *ca_file;
-    bool virtual_host, renewable;
+    bool virtual_host, renewable, content_md5;
     unsigned attempts_max;
     struct retry_gate gate;
     pthread_mutex_t lock; /* guards the rest */
@@ -67,7 +68,9 @@ struct s3_request {
     void *owner;
 
     char what[160]; /* "GET s3://bucket/key", for messages */
+    /* SHA-256 of the body in hex, set by the owner where it knows it; "": computed when needed. */
     char payload_hash[SHA256_HEX_SIZE + 8];
+    char md5[MD5_BASE64_SIZE];  /* of the body, where the client wants it */
     char host[URL_HOST_SIZE]; /* of this attempt */
     char *redirect;           /* another address to use, from a 302 or 307; owned */
     bool bare;                /* ... which gets no signature */

@@ -169,6 +169,7 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     }
     r->owner = op;
     r->done = stored;
+    strcpy(r->payload_hash, part->sha256);
     r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.has_body = true;
@@ -349,8 +350,17 @@ struct sink *sink_s3_new(struct s3_client *client, const char *prefix)
         free(s);
         return NULL;
     }
-    s->base =
-        (struct sink){false, open_file, store, finish, leave, cancel, release, forget, free_sink};
+    s->base = (struct sink){
+        .digests = !client->endpoint.tls,
+        .open = open_file,
+        .store = store,
+        .finish = finish,
+        .leave = leave,
+        .cancel = cancel,
+        .release = release,
+        .forget = forget,
+        .free = free_sink,
+    };
     s->client = client;
     return &s->base;
 }

@@ -18,7 +18,8 @@ enum {
     OPEN_FILES_MOST = 64,
     PART_ATTEMPTS = 10,
     PART_GIVE_UP_MS = 120 * 1000,
-    TRIES = 2, /* a file whose bytes are wrong is fetched once more */
+    TRIES = 2,                /* a file whose bytes are wrong is fetched once more */
+    DIGEST_BLOCK = 64 * 1024, /* stays in a core's cache */
 };
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
@@ -442,7 +443,56 @@ static void queue_part(struct transfer *t, struct part *p)
     }
 }
 
-/* Hashes what has come in order; one worker a file, without the lock while it computes. */
+static void add_to_file(struct file *f, const char *data, size_t len)
+{
+    sha256_update(&f->hash, data, len);
+    if (f->blob[0])
+        gitblob_update(&f->git, data, len);
+}
+
+/* All digests of a part that has come, block by block, so that its bytes come from memory only
+ * once: its own, the sink's, and the file's where it is this part's turn. Without the lock. */
+static int digest_part(struct transfer *t, struct part *p, bool its_turn, struct nc_err *err)
+{
+    struct file *f = p->file;
+    struct xxh3 own = {0};
+    struct sha256 sent = {0};
+    int rc = xxh3_init(&own) || (t->sink->digests && sha256_init(&sent)) ? -1 : 0;
+    for (size_t at = 0, len; rc == 0 && at < p->len; at += len) {
+        len = p->len - at < DIGEST_BLOCK ? p->len - at : DIGEST_BLOCK;
+        xxh3_update(&own, p->data + at, len);
+        if (t->sink->digests)
+            sha256_update(&sent, p->data + at, len);
+        if (its_turn)
+            add_to_file(f, p->data + at, len);
+    }
+    if (rc == 0)
+        xxh3_final_hex(&own, f->digests[p->index]);
+    else
+        nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
+    if (rc == 0 && t->sink->digests)
+        sha256_final_hex(&sent, p->sha256);
+    xxh3_free(&own);
+    sha256_free(&sent);
+    return rc;
+}
+
+/* The next part of its file has gone into the file's digest. */
+static void part_hashed(struct transfer *t, struct part *p)
+{
+    struct file *f = p->file;
+    struct nc_err err;
+    p->hashed = true;
+    f->hashed++;
+    if (f->hashed == f->parts && !digest_fits(f, &err))
+        fail_file(t, f, &err);
+    else if (p->stored)
+        release(t, p);
+    else if (f->parts == 1)
+        queue_part(t, p); /* now that it is known to be right */
+}
+
+/* Hashes what has come before its turn; one worker a file, without the lock while it computes. */
 static void hash_in_order(struct transfer *t, struct file *f)
 {
     if (f->hashing || f->continued)
@@ -453,22 +503,9 @@ static void hash_in_order(struct transfer *t, struct file *f)
         if (!p || !p->fetched)
             break;
         pthread_mutex_unlock(&t->lock);
-        sha256_update(&f->hash, p->data, p->len);
-        if (f->blob[0])
-            gitblob_update(&f->git, p->data, p->len);
+        add_to_file(f, p->data, p->len);
         pthread_mutex_lock(&t->lock);
-        p->hashed = true;
-        f->hashed++;
-        struct nc_err err;
-        if (f->hashed == f->parts && !digest_fits(f, &err)) {
-            f->hashing = false;
-            fail_file(t, f, &err);
-            return;
-        }
-        if (p->stored)
-            release(t, p);
-        else if (f->parts == 1)
-            queue_part(t, p); /* now that it is known to be right */
+        part_hashed(t, p);
     }
     f->hashing = false;
     finish_when_whole(t, f);
@@ -603,7 +640,7 @@ static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
     return t->sink->leave(t->sink, f, err);
 }
 
-static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err);
+static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err);
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
                         const struct nc_err *err);
 static void file_ended(struct transfer *t, struct file *f, const struct nc_err *err);
@@ -636,12 +673,10 @@ static void begin_fetch(struct transfer *t, struct part *p)
     if (t->source->local)
         pthread_mutex_unlock(&t->lock);
     enum op op = t->source->fetch(t->source, p, &err);
-    if (op == OP_OVER)
-        xxh3_hex(p->data, p->len, p->file->digests[p->index]);
     if (t->source->local)
         pthread_mutex_lock(&t->lock);
     if (op != OP_BEGUN)
-        part_fetched(t, p, op == OP_FAILED ? &err : NULL);
+        fetch_over(t, p, op == OP_FAILED ? &err : NULL);
 }
 
 /* Begins the next operation; false when there is none to begin now. */
@@ -733,7 +768,8 @@ static void drop_part(struct transfer *t, struct part *p, const struct nc_err *e
     leave_when_idle(t, f);
 }
 
-static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err)
+/* hashed: it went into the file's digest as it came. */
+static void part_fetched(struct transfer *t, struct part *p, bool hashed, const struct nc_err *err)
 {
     struct file *f = p->file;
     op_over(t, f);
@@ -747,7 +783,26 @@ static void part_fetched(struct transfer *t, struct part *p, const struct nc_err
     p->fetched = true;
     if (f->parts > 1 || f->continued)
         queue_part(t, p);
+    if (hashed)
+        part_hashed(t, p);
     hash_in_order(t, f);
+}
+
+static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err)
+{
+    struct file *f = p->file;
+    struct nc_err no_memory;
+    bool wanted = !err && !f->failing && !t->stopping;
+    bool its_turn = wanted && !f->continued && !f->hashing && f->hashed == p->index;
+    if (wanted) {
+        f->hashing |= its_turn;
+        pthread_mutex_unlock(&t->lock);
+        if (digest_part(t, p, its_turn, &no_memory))
+            err = &no_memory;
+        pthread_mutex_lock(&t->lock);
+        f->hashing &= !its_turn;
+    }
+    part_fetched(t, p, its_turn, err);
 }
 
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
@@ -813,10 +868,8 @@ static void file_ended(struct transfer *t, struct file *f, const struct nc_err *
 void transfer_part_fetched(struct part *p, const struct nc_err *err)
 {
     struct transfer *t = p->file->transfer;
-    if (!err)
-        xxh3_hex(p->data, p->len, p->file->digests[p->index]);
     enter(t);
-    part_fetched(t, p, err);
+    fetch_over(t, p, err);
     leave(t);
 }
 

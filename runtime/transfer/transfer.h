@@ -86,7 +86,8 @@ struct part {
     uint32_t index;
     uint64_t offset;
     size_t len;
-    char *data; /* the buffer: len bytes */
+    char *data;                   /* the buffer: len bytes */
+    char sha256[SHA256_HEX_SIZE]; /* of these bytes, where the sink asks for it; else "" */
     bool fetching, fetched, hashed, storing, stored;
     struct part *next;                  /* in the ready or parked list */
     struct part *live_prev, *live_next; /* all that have a buffer */
@@ -116,7 +117,8 @@ struct source {
 };
 
 struct sink {
-    bool local; /* also: all slots may fetch, since storing needs no network */
+    bool local;   /* also: all slots may fetch, since storing needs no network */
+    bool digests; /* store needs part->sha256 */
     /* Prepare for file's parts; ends with transfer_file_ended. */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);
     /* Keep part->data; ends with transfer_part_stored. */

@@ -34,7 +34,7 @@ static void run_log(struct request *r)
 
 static void run_reset(struct request *r)
 {
-    counters_reset(&r->srv->counters);
+    counters_reset(&r->srv->counters, r->id);
     reply_empty(r, 204);
 }
 

@@ -25,7 +25,6 @@
 /* Half of it is the read buffer: bodies come in pieces of up to 256 KiB. */
 #define MEMORY_PER_CONNECTION ((size_t)512 << 10)
 #define MAX_CONNECTIONS 4000u
-#define IDLE_S 600u
 
 struct listener {
     struct server *srv;
@@ -376,8 +375,8 @@ static int serve_on(struct front *f, struct listener *l, struct nc_err *err)
         MHD_OPTION_URI_LOG_CALLBACK, request_new, l, MHD_OPTION_NOTIFY_COMPLETED, request_done, l,
         MHD_OPTION_NOTIFY_CONNECTION, connection_changed, l, MHD_OPTION_UNESCAPE_CALLBACK,
         keep_escapes, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, MEMORY_PER_CONNECTION,
-        MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
-        MHD_OPTION_ARRAY, f->cert ? tls : tls + 2, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)l->srv->opt.idle_s, MHD_OPTION_ARRAY, f->cert ? tls : tls + 2, MHD_OPTION_END);
     if (!l->daemon)
         return nc_err_set(err, "Failed", "the HTTP server can't start%s",
                           f->cert ? "; are tls_cert= and tls_key= a pair?" : "");

@@ -40,6 +40,8 @@ static const struct option {
      "Authorization that /-/container wants"},
     {"rate", SIZE, offsetof(struct options, rate),
      "BYTES a second, each direction of S3 and CDN (no limit)"},
+    {"idle_s", SIZE, offsetof(struct options, idle_s),
+     "idle connections are closed after that (600)"},
     {"clock", SECONDS, offsetof(struct options, clock), "seconds the server's clock is ahead (0)"},
     {"etag", ETAG, offsetof(struct options, fast_etag), "md5 | fast: XXH3 in place of MD5 (md5)"},
     {"tls_cert", TEXT, offsetof(struct options, tls_cert),
@@ -61,6 +63,7 @@ void options_default(struct options *o)
         .session_token = "",
         .lfs_over = 1 << 20,
         .page = 1000,
+        .idle_s = 600,
         .expires_s = 3600,
         .sts_expires_s = 3600,
     };
