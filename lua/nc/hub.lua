@@ -110,6 +110,7 @@ end
 
 -- One entry of the tree as a file, or nil for a folder.
 local function file_of(entry, what)
+    if type(entry) ~= "table" then entry = { type = "file" } end -- refused for what it lacks
     if entry.type ~= "file" then return nil end
     local lfs = type(entry.lfs) == "table" and entry.lfs or nil
     local size = lfs and lfs.size or entry.size

@@ -26,7 +26,7 @@ local stage = {}
 
 local OPTIONS <const> = {
     "allow", "copy", "every", "ignore", "job", "memory", "model", "parallel", "part_size", "soft_cap",
-    "verify", "wait",
+    "stall", "verify", "wait",
 }
 local LOOK_EVERY <const> = "5s"   -- at a stage of somebody else's
 local JOURNAL_EVERY_S <const> = 5 -- and later where the journal is large
@@ -330,7 +330,7 @@ local function run_transfer(o, journal, label, source, sink, files)
     local wanted, entries, doubtful = by_path(files), {}, {}
     local result = transfer.run {
         label = label, source = source, sink = sink, files = files, heartbeat = journal.beat,
-        memory = o.memory, parallel = o.parallel, part_size = o.part_size,
+        memory = o.memory, parallel = o.parallel, part_size = o.part_size, stall = o.stall,
         on_files = function(list)
             for _, f in ipairs(list) do
                 if not f.error and not f.continued then
@@ -457,7 +457,8 @@ end
 ---
 --- model: of nc.hub. copy: of nc.copy. job: the owner's name in the heartbeat. allow, ignore: lists of
 --- patterns. wait: seconds to wait for another stage of the same copy. verify: read back whatever was
---- there before. every: seconds between heartbeats. parallel, part_size, memory: of the transfer.
+--- there before. every: seconds between heartbeats. parallel, part_size, memory, stall:
+--- of the transfer.
 ---@return { already: boolean, files: integer, total: integer, moved: integer, bytes: integer,
 ---  seconds: number, retries: integer }
 function stage.run(options)

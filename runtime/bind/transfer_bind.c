@@ -102,6 +102,9 @@ static int l_new(lua_State *L)
         .part_size = (uint64_t)bind_integer(L, 1, "part_size", 0),
         .ended = ended,
     };
+    lua_getfield(L, 1, "stall");
+    options.stall_ms = (uint32_t)(luaL_optnumber(L, -1, 0) * 1000);
+    lua_pop(L, 1);
     struct bound_transfer *b = lua_newuserdatauv(L, sizeof *b, 2);
     *b = (struct bound_transfer){0};
     luaL_setmetatable(L, TRANSFER);

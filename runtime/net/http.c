@@ -13,6 +13,7 @@
 
 enum {
     ATTEMPTS = 5,
+    WRONG_ATTEMPTS = 3,  /* at answers that are none to what was asked */
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
     TICK_MS = 500, /* how often the stall clocks are read */
@@ -200,6 +201,8 @@ static void start(struct worker *w, struct http_request *r)
 static bool may_retry(const struct worker *w, const struct http_request *r, uint64_t now)
 {
     unsigned most = r->attempts_max ? r->attempts_max : ATTEMPTS;
+    if (r->wrong && most > WRONG_ATTEMPTS)
+        most = WRONG_ATTEMPTS;
     uint32_t give_up = r->give_up_ms ? r->give_up_ms : GIVE_UP_MS;
     return r->attempts < most && !atomic_load(&r->cancelled) && !atomic_load(&w->stopping) &&
            (r->answered || now - r->first_ms < give_up);

@@ -9,7 +9,8 @@
  * What the pool itself guarantees: TLS 1.2 or newer, verified; redirects never followed; no
  * content decoding; a body of the wrong length, a 200 to a ranged request or a Content-Range that
  * does not fit is a failure, never a result; a request that moves less than 1 KiB in its stall
- * time is cut; retries with backoff (net/retry.h), on a fresh connection after a network failure.
+ * time is cut; retries with backoff (net/retry.h), on a fresh connection after a network failure;
+ * few of them where answers come whole and are wrong, since the next will most likely be, too.
  *
  * Errors: err.code is one of DnsFailed, ConnectFailed, TlsFailed, Timeout, NetworkError,
  * ShortBody, LongBody, BadRange, Cancelled, or what judge put there.
@@ -88,6 +89,7 @@ struct http_request {
     uint64_t first_ms;
     unsigned free_again; /* HTTP_AGAINs so far */
     bool answered;       /* some attempt got a status */
+    bool wrong;          /* the answer came whole but is not what was asked for */
     bool fresh;          /* use a new connection */
     atomic_bool cancelled;
     unsigned worker;

@@ -65,6 +65,7 @@ struct s3_request {
     void *owner;
 
     char what[160]; /* "GET s3://bucket/key", for messages */
+    /* SHA-256 of the body in hex, set by the owner where it knows it; "": computed when needed. */
     char payload_hash[SHA256_HEX_SIZE + 8];
     char host[URL_HOST_SIZE]; /* of this attempt */
     char *redirect;           /* another address to use, from a 302 or 307; owned */

@@ -210,7 +210,16 @@ struct sink *sink_dir_new(const char *root)
         free(s);
         return NULL;
     }
-    s->base =
-        (struct sink){true, open_file, store, finish, leave, cancel, release, forget, free_sink};
+    s->base = (struct sink){
+        .local = true,
+        .open = open_file,
+        .store = store,
+        .finish = finish,
+        .leave = leave,
+        .cancel = cancel,
+        .release = release,
+        .forget = forget,
+        .free = free_sink,
+    };
     return &s->base;
 }

@@ -46,7 +46,16 @@ struct sink *sink_none_new(void)
 {
     struct sink *s = malloc(sizeof *s);
     if (s)
-        *s = (struct sink){true,   file_call, store,  file_call, file_call,
-                           cancel, release,   forget, free_sink};
+        *s = (struct sink){
+            .local = true,
+            .open = file_call,
+            .store = store,
+            .finish = file_call,
+            .leave = file_call,
+            .cancel = cancel,
+            .release = release,
+            .forget = forget,
+            .free = free_sink,
+        };
     return s;
 }

@@ -17,7 +17,10 @@ enum {
     PARALLEL_MOST = 1024,
     OPEN_FILES_LEAST = 4,
     OPEN_FILES_MOST = 64,
-    TRIES = 2,       /* a file whose bytes are wrong is fetched once more */
+    PART_ATTEMPTS = 10,
+    PART_GIVE_UP_MS = 120 * 1000,
+    TRIES = 2,                /* a file whose bytes are wrong is fetched once more */
+    DIGEST_BLOCK = 64 * 1024, /* stays in a core's cache */
     HANDS_MOST = 16, /* threads for local work: as many reads of a network file system at once */
 };
 
@@ -31,6 +34,7 @@ struct transfer {
     void *arg;
     unsigned parallel;
     uint64_t part_size;
+    uint32_t stall_ms;
     _Atomic uint64_t bytes_in, bytes_out, retries;
 
     pthread_mutex_t lock; /* guards all below and every file and part */
@@ -83,6 +87,7 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
     t->ended = options->ended;
     t->arg = options->arg;
     t->part_size = options->part_size;
+    t->stall_ms = options->stall_ms;
     t->open_most = t->parallel / 2;
     if (t->open_most < OPEN_FILES_LEAST)
         t->open_most = OPEN_FILES_LEAST;
@@ -324,12 +329,13 @@ static const struct own_reason {
     const char *code;
     bool again;
 } own_reasons[] = {
-    {"DigestMismatch", true},     {"BadRange", true},         {"LongBody", true},
-    {"ShortBody", true},          {"NoSuchUpload", true},     {"InvalidPart", true},
-    {"InvalidPartOrder", true},   {"Changed", true},          {"SizeMismatch", true},
-    {"PreconditionFailed", true}, {"EntryNotFound", false},   {"NoSuchKey", false},
-    {"NotFound", false},          {"ENOENT", false},          {"EntityTooLarge", false},
-    {"EntityTooSmall", false},    {"KeyTooLongError", false}, {"ENAMETOOLONG", false},
+    {"DigestMismatch", true},     {"BadRange", true},        {"LongBody", true},
+    {"ShortBody", true},          {"NoSuchUpload", true},    {"InvalidPart", true},
+    {"InvalidPartOrder", true},   {"Changed", true},         {"SizeMismatch", true},
+    {"PreconditionFailed", true}, {"NotCompleted", true},    {"EntryNotFound", false},
+    {"NoSuchKey", false},         {"NotFound", false},       {"ENOENT", false},
+    {"EntityTooLarge", false},    {"EntityTooSmall", false}, {"KeyTooLongError", false},
+    {"ENAMETOOLONG", false},
 };
 
 static const struct own_reason *own_reason(const char *code)
@@ -463,7 +469,56 @@ static void queue_part(struct transfer *t, struct part *p)
     }
 }
 
-/* Hashes what has come in order; one worker a file, without the lock while it computes. */
+static void add_to_file(struct file *f, const char *data, size_t len)
+{
+    sha256_update(&f->hash, data, len);
+    if (f->blob[0])
+        gitblob_update(&f->git, data, len);
+}
+
+/* All digests of a part that has come, block by block, so that its bytes come from memory only
+ * once: its own, the sink's, and the file's where it is this part's turn. Without the lock. */
+static int digest_part(struct transfer *t, struct part *p, bool its_turn, struct nc_err *err)
+{
+    struct file *f = p->file;
+    struct xxh3 own = {0};
+    struct sha256 sent = {0};
+    int rc = xxh3_init(&own) || (t->sink->digests && sha256_init(&sent)) ? -1 : 0;
+    for (size_t at = 0, len; rc == 0 && at < p->len; at += len) {
+        len = p->len - at < DIGEST_BLOCK ? p->len - at : DIGEST_BLOCK;
+        xxh3_update(&own, p->data + at, len);
+        if (t->sink->digests)
+            sha256_update(&sent, p->data + at, len);
+        if (its_turn)
+            add_to_file(f, p->data + at, len);
+    }
+    if (rc == 0)
+        xxh3_final_hex(&own, f->digests[p->index]);
+    else
+        nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
+    if (rc == 0 && t->sink->digests)
+        sha256_final_hex(&sent, p->sha256);
+    xxh3_free(&own);
+    sha256_free(&sent);
+    return rc;
+}
+
+/* The next part of its file has gone into the file's digest. */
+static void part_hashed(struct transfer *t, struct part *p)
+{
+    struct file *f = p->file;
+    struct nc_err err;
+    p->hashed = true;
+    f->hashed++;
+    if (f->hashed == f->parts && !digest_fits(f, &err))
+        fail_file(t, f, &err);
+    else if (p->stored)
+        release(t, p);
+    else if (f->parts == 1)
+        queue_part(t, p); /* now that it is known to be right */
+}
+
+/* Hashes what has come before its turn; one worker a file, without the lock while it computes. */
 static void hash_in_order(struct transfer *t, struct file *f)
 {
     if (f->hashing || f->continued)
@@ -474,21 +529,9 @@ static void hash_in_order(struct transfer *t, struct file *f)
         if (!p || !p->fetched)
             break;
         step_out(t);
-        sha256_update(&f->hash, p->data, p->len);
-        if (f->blob[0])
-            gitblob_update(&f->git, p->data, p->len);
+        add_to_file(f, p->data, p->len);
         step_in(t);
-        p->hashed = true;
-        f->hashed++;
-        struct nc_err err;
-        if (f->hashed == f->parts && !digest_fits(f, &err)) {
-            fail_file(t, f, &err);
-            break;
-        }
-        if (p->stored)
-            release(t, p);
-        else if (f->parts == 1)
-            queue_part(t, p); /* now that it is known to be right */
+        part_hashed(t, p);
     }
     f->hashing = false;
     finish_when_whole(t, f);
@@ -623,7 +666,7 @@ static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
     return t->sink->leave(t->sink, f, err);
 }
 
-static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err);
+static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err);
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
                         const struct nc_err *err);
 static void file_ended(struct transfer *t, struct file *f, const struct nc_err *err);
@@ -656,12 +699,10 @@ static void begin_fetch(struct transfer *t, struct part *p)
     if (t->source->local)
         step_out(t);
     enum op op = t->source->fetch(t->source, p, &err);
-    if (op == OP_OVER)
-        xxh3_hex(p->data, p->len, p->file->digests[p->index]);
     if (t->source->local)
         step_in(t);
     if (op != OP_BEGUN)
-        part_fetched(t, p, op == OP_FAILED ? &err : NULL);
+        fetch_over(t, p, op == OP_FAILED ? &err : NULL);
 }
 
 /* Begins the next operation; false when there is none to begin now. */
@@ -803,7 +844,8 @@ static void drop_part(struct transfer *t, struct part *p, const struct nc_err *e
     leave_when_idle(t, f);
 }
 
-static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err)
+/* hashed: it went into the file's digest as it came. */
+static void part_fetched(struct transfer *t, struct part *p, bool hashed, const struct nc_err *err)
 {
     struct file *f = p->file;
     op_over(t, f);
@@ -817,7 +859,26 @@ static void part_fetched(struct transfer *t, struct part *p, const struct nc_err
     p->fetched = true;
     if (f->parts > 1 || f->continued)
         queue_part(t, p);
+    if (hashed)
+        part_hashed(t, p);
     hash_in_order(t, f);
+}
+
+static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err)
+{
+    struct file *f = p->file;
+    struct nc_err no_memory;
+    bool wanted = !err && !f->failing && !t->stopping;
+    bool its_turn = wanted && !f->continued && !f->hashing && f->hashed == p->index;
+    if (wanted) {
+        f->hashing |= its_turn;
+        step_out(t);
+        if (digest_part(t, p, its_turn, &no_memory))
+            err = &no_memory;
+        step_in(t);
+        f->hashing &= !its_turn;
+    }
+    part_fetched(t, p, its_turn, err);
 }
 
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
@@ -884,10 +945,8 @@ static void file_ended(struct transfer *t, struct file *f, const struct nc_err *
 void transfer_part_fetched(struct part *p, const struct nc_err *err)
 {
     struct transfer *t = p->file->transfer;
-    if (!err)
-        xxh3_hex(p->data, p->len, p->file->digests[p->index]);
     enter(t);
-    part_fetched(t, p, err);
+    fetch_over(t, p, err);
     leave(t);
 }
 
@@ -973,6 +1032,14 @@ _Atomic uint64_t *transfer_bytes_out(struct transfer *t)
 struct http_pool *transfer_pool(struct transfer *t)
 {
     return t->pool;
+}
+
+void transfer_bound(struct transfer *t, struct http_request *r)
+{
+    if (!r->attempts_max) /* else AWS_MAX_ATTEMPTS says */
+        r->attempts_max = PART_ATTEMPTS;
+    r->give_up_ms = PART_GIVE_UP_MS;
+    r->stall_ms = t->stall_ms;
 }
 
 void transfer_note_retries(struct transfer *t, unsigned attempts)

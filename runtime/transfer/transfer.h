@@ -88,7 +88,8 @@ struct part {
     uint32_t index;
     uint64_t offset;
     size_t len;
-    char *data; /* the buffer: len bytes */
+    char *data;                   /* the buffer: len bytes */
+    char sha256[SHA256_HEX_SIZE]; /* of these bytes, where the sink asks for it; else "" */
     bool fetching, fetched, hashed, storing, stored;
     struct part *next;                  /* in the ready or parked list */
     struct part *live_prev, *live_next; /* all that have a buffer */
@@ -118,7 +119,8 @@ struct source {
 };
 
 struct sink {
-    bool local; /* also: all slots may fetch, since storing needs no network */
+    bool local;   /* also: all slots may fetch, since storing needs no network */
+    bool digests; /* store needs part->sha256 */
     /* Prepare for file's parts; ends with transfer_file_ended. */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);
     /* Keep part->data; ends with transfer_part_stored. */
@@ -138,9 +140,10 @@ struct transfer_options {
     struct http_pool *pool;
     struct source *source; /* both are taken over, whatever transfer_new returns */
     struct sink *sink;
-    uint64_t memory;          /* budget for buffers in bytes; 0: as limits allow */
-    unsigned parallel;        /* parts in flight, both directions together; 0: by CPUs */
-    uint64_t part_size;       /* 0: by file size */
+    uint64_t memory;    /* budget for buffers in bytes; 0: as limits allow */
+    unsigned parallel;  /* parts in flight, both directions together; 0: by CPUs */
+    uint64_t part_size; /* 0: by file size */
+    uint32_t stall_ms;  /* a part's request that moves nothing for so long is cut; 0: 30,000 */
     void (*ended)(void *arg); /* once, on any thread: everything has come to rest. May only
                                  signal. */
     void *arg;
@@ -186,6 +189,8 @@ void transfer_file_ended(struct file *file, const struct nc_err *err);
 _Atomic uint64_t *transfer_bytes_in(struct transfer *t);
 _Atomic uint64_t *transfer_bytes_out(struct transfer *t);
 struct http_pool *transfer_pool(struct transfer *t);
+/* Sets how patient the request of a part is. */
+void transfer_bound(struct transfer *t, struct http_request *r);
 void transfer_note_retries(struct transfer *t, unsigned attempts);
 
 #endif

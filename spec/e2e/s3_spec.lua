@@ -268,7 +268,8 @@ for _, server in ipairs(helper.servers()) do
         it("trims what a Secret leaves around its values", function()
             local env = server.env
             local there = open(server, {
-                AWS_ACCESS_KEY_ID = env.AWS_ACCESS_KEY_ID .. "\n", AWS_SECRET_ACCESS_KEY = env.AWS_SECRET_ACCESS_KEY .. "\n",
+                AWS_ACCESS_KEY_ID = env.AWS_ACCESS_KEY_ID .. "\n",
+                AWS_SECRET_ACCESS_KEY = env.AWS_SECRET_ACCESS_KEY .. "\n",
                 AWS_ENDPOINT_URL = " " .. env.AWS_ENDPOINT_URL .. "\n", AWS_REGION = env.AWS_REGION .. "\n",
             })
             there:put("trimmed", "x")
@@ -428,7 +429,7 @@ describe("a client of S3", function()
     it("takes no listing for whole that stops in the middle", function()
         local server <close> = helper.server()
         local bucket = open(server)
-        fill(bucket, "x/", 1001)
+        fill(bucket, "x/", 2001)
         server:faults { "GET * op=ListObjectsV2 no-truncate-token" }
         assert.is_truthy(tostring(failure(server, keys_of, bucket:list "x/")):find "NextContinuationToken")
         server:faults { "GET * op=ListObjectsV2 same-token" }

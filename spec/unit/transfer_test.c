@@ -215,7 +215,7 @@ static struct {
     uint64_t random;
     struct thing things[MOST_FILES];
     unsigned count;
-    bool source_local, sink_local;
+    bool source_local, sink_local, sink_digests;
     bool some_fail; /* then a buffer may come free unseen: in_flight counts too much */
     uint64_t memory, in_flight;
     unsigned parallel, fetching, storing;
@@ -558,6 +558,8 @@ static enum op store(struct sink *self, struct part *p, struct nc_err *err)
     hold(SLOTS, w.sink_local || w.storing <= most, "%u stores of %u", w.storing, most);
     hold(ORDER, g->stage == OPENED, "%s part %u is stored in stage %d", p->file->path, p->index,
          g->stage);
+    hold(BYTES, !w.sink_digests == !p->sha256[0], "%s part %u: its digest for the sink",
+         p->file->path, p->index);
     hold(ONCE, !g->has[p->index] && !g->busy_store[p->index] && !g->busy_fetch[p->index],
          "%s part %u is stored again", p->file->path, p->index);
     g->busy_store[p->index] = true;
@@ -638,16 +640,32 @@ static void free_sink(struct sink *self)
 static struct source *new_source(void)
 {
     struct source *s = malloc(sizeof *s);
-    *s = (struct source){w.source_local, fetch,          cancel_fetch,
-                         release_fetch,  forget_nothing, free_source};
+    *s = (struct source){
+        .local = w.source_local,
+        .fetch = fetch,
+        .cancel = cancel_fetch,
+        .release = release_fetch,
+        .forget = forget_nothing,
+        .free = free_source,
+    };
     return s;
 }
 
 static struct sink *new_sink(void)
 {
     struct sink *s = malloc(sizeof *s);
-    *s = (struct sink){w.sink_local,   open_file,     store,       finish,   leave,
-                       cancel_in_sink, release_store, forget_file, free_sink};
+    *s = (struct sink){
+        .local = w.sink_local,
+        .digests = w.sink_digests,
+        .open = open_file,
+        .store = store,
+        .finish = finish,
+        .leave = leave,
+        .cancel = cancel_in_sink,
+        .release = release_store,
+        .forget = forget_file,
+        .free = free_sink,
+    };
     return s;
 }
 
@@ -812,6 +830,7 @@ static void run_round(uint64_t seed)
     w.count = 0;
     w.source_local = seed % 4 & 1;
     w.sink_local = seed % 4 & 2;
+    w.sink_digests = seed % 8 >= 4;
     w.in_flight = 0;
     w.fetching = w.storing = 0;
     w.held = w.freed = 0;

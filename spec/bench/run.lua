@@ -1,0 +1,179 @@
+--- Ncrun beside its peers, as ratios: every contestant does the same job on the same servers, all of
+--- them in each round and in another order each time.
+--
+--   make bench [BENCH=hub-to-bucket] [ROUNDS=5] [SIZE=4GiB] [SHARDS=16]
+--
+-- A benchmark is a file in spec/bench/cases. Times of one machine say little about another, and a busy
+-- machine slows all: read the ratios, which are medians over the rounds of what each measured itself.
+-- CPU is user + system time of the client with its children, the servers' not counted. Memory is the
+-- largest sum of the resident pages of the client's processes, looked at 20 times a second (pages that
+-- processes share count once for each), or of one process, as the kernel remembers it, where that is
+-- more. The table goes to stdout, all figures to build/bench.json.
+
+package.path = "spec/bench/?.lua"
+
+local json   = require "nc.json"
+local log    = require "nc.log"
+local proc   = require "nc.proc"
+local recipe = require "nc.recipe"
+local site   = require "site"
+local sys    = require "nc.core.sys"
+local task   = require "nc.task"
+local units  = require "nc.units"
+
+local CASES <const> = "spec/bench/cases"
+local RESULT <const> = "build/bench.json"
+local PAGE <const> = 4096
+local MEASURED <const> = { "wall", "cpu", "memory" }
+
+local function case_names()
+    local names = { "all" }
+    for _, file in ipairs(sys.readdir(CASES)) do
+        names[#names + 1] = file:match "^(.+)%.lua$"
+    end
+    table.sort(names)
+    return names
+end
+
+local function read_file(path)
+    local file <close> = io.open(path, "r")
+    return file and file:read "a"
+end
+
+-- Bytes resident in what descends from a process; one that has just ended counts nothing.
+local function resident_below(pid)
+    local bytes = 0
+    local children = read_file(("/proc/%d/task/%d/children"):format(pid, pid)) or ""
+    for child in children:gmatch "%d+" do
+        local pages = (read_file("/proc/" .. child .. "/statm") or ""):match "^%d+ (%d+)"
+        bytes = bytes + (tonumber(pages) or 0) * PAGE + resident_below(math.tointeger(child))
+    end
+    return bytes
+end
+
+-- Runs a command to its end: { wall = seconds, cpu = seconds, memory = bytes }.
+local function measure(argv, report)
+    local said, peak = {}, 0
+    local words = { "/usr/bin/time", "-q", "-o", report, "-f", "%e %U %S %M" }
+    table.move(argv, 1, #argv, #words + 1, words)
+    local child <close> = proc.spawn(words, {
+        stdout = "null",
+        stderr = function(text) said[#said + 1] = text end,
+    })
+    local _ <close> = task.every("50ms", function()
+        peak = math.max(peak, resident_below(child.pid))
+    end)
+    local ended = child:wait()
+    if ended.code ~= 0 then
+        error(("%s: exit code %s\n%s"):format(argv[1], ended.code, table.concat(said)), 0)
+    end
+    local wall, user, system, kib = read_file(report):match "([%d.]+) ([%d.]+) ([%d.]+) (%d+)\n$"
+    return { wall = tonumber(wall), cpu = user + system, memory = math.max(peak, kib * 1024) }
+end
+
+local function shuffled(list)
+    local out = table.move(list, 1, #list, 1, {})
+    for i = #out, 2, -1 do
+        local j = math.random(i)
+        out[i], out[j] = out[j], out[i]
+    end
+    return out
+end
+
+local function median(values)
+    local sorted = table.move(values, 1, #values, 1, {})
+    table.sort(sorted)
+    local middle = #sorted // 2
+    return #sorted % 2 == 1 and sorted[middle + 1] or (sorted[middle] + sorted[middle + 1]) / 2
+end
+
+local function run_case(name, p)
+    local case = require("cases." .. name)
+    local place <close> = site.open { size = p.size, shards = p.shards }
+    case.setup(place)
+    local results = {}
+    for i, contestant in ipairs(case.contestants) do
+        results[i] = { name = contestant.name, rounds = json.array {}, command = contestant.command(place) }
+    end
+    for round = 1, p.rounds do
+        for _, r in ipairs(shuffled(results)) do
+            case.clear(place)
+            local m = measure(r.command, place.dir .. "/time")
+            case.check(place) -- what failed must not count as fast
+            r.rounds[round] = m
+            log.info(("%s, round %d of %d: %-17s %7.2f s, %6.2f s CPU, %s"):format(
+                name, round, p.rounds, r.name, m.wall, m.cpu, units.format_size(m.memory)))
+        end
+    end
+    for _, r in ipairs(results) do
+        r.median = {}
+        for _, what in ipairs(MEASURED) do
+            local values = {}
+            for i, m in ipairs(r.rounds) do values[i] = m[what] end
+            r.median[what] = median(values)
+        end
+    end
+    return { name = name, what = case.describe(place), rounds = p.rounds, contestants = results }
+end
+
+-- The first contestant beside each of the others.
+local function table_of(result)
+    local ours = result.contestants[1]
+    local lines = {
+        ("**%s**: %s; medians of %d rounds"):format(result.name, result.what, result.rounds), "",
+        ("| | wall s | CPU s | peak memory | wall: %s / it | CPU | memory |"):format(ours.name),
+        "|---|---|---|---|---|---|---|",
+    }
+    for _, r in ipairs(result.contestants) do
+        local m, ratios = r.median, {}
+        for i, what in ipairs(MEASURED) do
+            ratios[i] = r == ours and "" or ("%.2f"):format(ours.median[what] / m[what])
+        end
+        lines[#lines + 1] = ("| %s | %.2f | %.2f | %s | %s |"):format(
+            (r.name:gsub("|", "\\|")), m.wall, m.cpu, units.format_size(m.memory), table.concat(ratios, " | "))
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+local function first_line(argv)
+    return proc.capture(argv).stdout:match "[^\n]*"
+end
+
+local function machine()
+    local cpus, model = 0, "unknown"
+    for name in read_file("/proc/cpuinfo"):gmatch "model name%s*: ([^\n]*)" do
+        cpus, model = cpus + 1, name
+    end
+    return {
+        cpus = cpus, cpu = model, kernel = first_line { "uname", "-sr" },
+        load = read_file("/proc/loadavg"):match "^%S+",
+        clients = json.array {
+            first_line { "rclone", "version" }, first_line { "aws", "--version" }, first_line { "curl", "--version" },
+        },
+    }
+end
+
+return recipe {
+    summary = "Measure ncrun beside its peers.",
+    params = {
+        bench  = { "all", "which benchmark", choices = case_names(), env = "BENCH" },
+        rounds = { 5, "how often each contestant runs", env = "ROUNDS" },
+        size   = { "4GiB", "bytes of the input", type = "size", env = "SIZE" },
+        shards = { 16, "files they are cut into", env = "SHARDS" },
+    },
+    run = function(p)
+        site.clean_environment()
+        local report = { date = os.date "!%Y-%m-%dT%H:%M:%SZ", machine = machine(), benchmarks = json.array {} }
+        for _, name in ipairs(case_names()) do
+            if name ~= "all" and (p.bench == "all" or p.bench == name) then
+                local result = run_case(name, p)
+                table.insert(report.benchmarks, result)
+                print(table_of(result))
+            end
+        end
+        local m = report.machine
+        print(("%s, %d x %s, %s, load %s before"):format(report.date, m.cpus, m.cpu, m.kernel, m.load))
+        local file <close> = assert(io.open(RESULT, "w"))
+        assert(file:write(json.encode(report, { indent = 2 }), "\n"))
+    end,
+}
