@@ -4,7 +4,6 @@ local errors   = require "nc.errors"
 local helper   = require "spec.helper"
 local hubs     = require "nc.hub"
 local s3       = require "nc.s3"
-local task     = require "nc.task"
 local transfer = require "nc.transfer"
 
 local pipe = {}
@@ -33,6 +32,11 @@ end
 
 function pipe.model(server)
     return hubs.open({ endpoint = server.env.HF_ENDPOINT, getenv = function() end }):pin "owner/model"
+end
+
+---What the main branch of a repository is at.
+function pipe.commit(server, repository)
+    return hubs.open({ endpoint = server.env.HF_ENDPOINT, getenv = function() end }):pin(repository).commit
 end
 
 ---@param changes table|nil  environment variables over the server's own
@@ -69,11 +73,6 @@ function pipe.assert_moved(server)
         assert.is_true(body == text, path .. (body and " differs" or " is missing"))
     end
     assert.is_nil(bucket:uploads ""())
-end
-
----Runs f beside what the caller does next. Closable.
-function pipe.beside(f, ...)
-    return task.spawn(f, ...)
 end
 
 ---The error object that f raises.

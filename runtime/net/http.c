@@ -16,6 +16,8 @@ enum {
     WRONG_ATTEMPTS = 3,  /* at answers that are none to what was asked */
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
+    LATER_MS = 1000,
+    LATER_MOST_MS = 45 * 1000,
     TICK_MS = 500, /* how often the stall clocks are read */
     CONNECTIONS_KEPT = 256,
     MOST_THREADS = 64,
@@ -208,6 +210,14 @@ static bool may_retry(const struct worker *w, const struct http_request *r, uint
            (r->answered || now - r->first_ms < give_up);
 }
 
+static bool may_wait(const struct worker *w, struct http_request *r, uint64_t now)
+{
+    if (!r->later_ms)
+        r->later_ms = now;
+    return now - r->later_ms < LATER_MOST_MS && !atomic_load(&r->cancelled) &&
+           !atomic_load(&w->stopping);
+}
+
 /* The service's own wish for a pause, and everybody's share in it. */
 static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
 {
@@ -235,6 +245,12 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     bool network = r->failed; /* no usable answer: its connection is not to be trusted */
     drop_transfer(w, t);
     uint64_t now = clock_ms();
+    if (verdict == HTTP_LATER && may_wait(w, r, now)) {
+        r->attempts--;
+        delay(w, r, now + LATER_MS);
+        return;
+    }
+    r->later_ms = 0;
     if (verdict == HTTP_AGAIN) {
         if (r->free_again++ < FREE_AGAIN_MAX) {
             r->attempts--;
@@ -397,6 +413,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
     r->worker = w->index;
     r->next = NULL;
     r->attempts = r->free_again = 0;
+    r->later_ms = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

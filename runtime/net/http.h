@@ -34,6 +34,7 @@ struct http_transfer; /* the pool's own part of a request in flight */
 enum http_verdict {
     HTTP_OK,     /* the answer is what was asked for */
     HTTP_AGAIN,  /* send at once, not counted as a failure (a redirect followed by hand) */
+    HTTP_LATER,  /* send in a second, not counted, for up to 45 s: somebody is to mend it */
     HTTP_RETRY,  /* err is filled; try again after a backoff while attempts last */
     HTTP_FAILED, /* err is filled and final */
 };
@@ -87,6 +88,7 @@ struct http_request {
     struct http_request *next;
     uint64_t start_after_ms;
     uint64_t first_ms;
+    uint64_t later_ms;   /* since when it has been HTTP_LATER; 0: it is not */
     unsigned free_again; /* HTTP_AGAINs so far */
     bool answered;       /* some attempt got a status */
     bool wrong;          /* the answer came whole but is not what was asked for */

@@ -239,6 +239,18 @@ for _, server in ipairs(helper.servers()) do
             assert.are.equal("AccessDenied", failure(server, wrong.head, wrong, "x").code) -- HEAD has no body
         end)
 
+        it("does not wait for other keys where those of a file were never right", function()
+            local file = helper.tmp() .. "/credentials"
+            helper.write(file, "[default]\naws_access_key_id = " .. server.env.AWS_ACCESS_KEY_ID
+                .. "\naws_secret_access_key = quite-another-secret\n")
+            local wrong <close> = open(server, {
+                AWS_ACCESS_KEY_ID = false, AWS_SECRET_ACCESS_KEY = false, AWS_SHARED_CREDENTIALS_FILE = file,
+            })
+            local began = os.time()
+            assert.are.equal("SignatureDoesNotMatch", failure(server, wrong.get, wrong, "x").code)
+            assert.is_true(os.time() - began < 5)
+        end)
+
         it("refuses an unknown access key", function()
             local wrong = open(server, { AWS_ACCESS_KEY_ID = "nobody" })
             local e = failure(server, wrong.get, wrong, "x")

@@ -120,6 +120,15 @@ describe("a body on its way up", function()
         end
     end)
 
+    it("carries its MD5 where AWS_REQUEST_CHECKSUM_CALCULATION asks for a checksum", function()
+        local server <close> = helper.raw "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nContent-Length: 0\r\n\r\n"
+        local bucket = pipe.bucket({ env = { NC_BUCKET = "b", AWS_ENDPOINT_URL = server.url,
+            AWS_ACCESS_KEY_ID = "access", AWS_SECRET_ACCESS_KEY = "secret-of-mine",
+            AWS_REQUEST_CHECKSUM_CALCULATION = "when_supported" } })
+        bucket:put("key", "text")
+        assert.is_truthy(server.asked():find("Content-MD5: HLJR7A1WjeapKbUgxK7Y0Q==", 1, true))
+    end)
+
     for _, fault in ipairs { "nth=1 reset=1000000", "nth=2-3 reset", "nth=1 lost-answer", "nth=2 stall=100000" } do
         it("is sent again from its start after " .. fault, function()
             local server <close> = pipe.server(FILES, { "PUT * op=UploadPart " .. fault })
