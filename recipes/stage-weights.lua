@@ -49,6 +49,7 @@ return recipe {
         parallel  = { 0, "parts in flight; 0: by the number of CPUs" },
         part_size = { "0", "bytes of a part, 5MiB to 5GiB; 0: by the file's size", type = "size" },
         memory    = { "0", "most memory for parts in flight; 0: by what the machine has", type = "size" },
+        stall     = { "30s", "a request that moves nothing for so long is cut and tried again", type = "duration" },
         soft_cap  = { "2TiB", "warn when the bucket's models are more than this", type = "size" },
         verify    = { false, "read back files that were there before" },
         wait      = { "6h", "how long to wait for another stage of the same model", type = "duration" },
@@ -68,6 +69,7 @@ return recipe {
             model = model, copy = copy, job = p.job,
             allow = patterns(p.allow), ignore = patterns(p.ignore),
             parallel = p.parallel, part_size = p.part_size, memory = p.memory,
+            stall = p.stall,
             soft_cap = bucket and p.soft_cap, verify = p.verify, wait = p.wait,
         }
 

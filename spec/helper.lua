@@ -332,6 +332,24 @@ function helper.servers()
     return { helper.server(), helper.rgw() }
 end
 
+---A server for answers that no real one gives: each of these bytes to one connection, the last to all
+---others. Further words are those of spec/fixtures/raw-server.
+---@param answers string|string[]
+---@return table server { url=, asked() -> heads of the requests so far }, closable
+function helper.raw(answers, ...)
+    local argv, dir = { here "spec/fixtures/raw-server" }, helper.tmp()
+    for i, answer in ipairs(type(answers) == "table" and answers or { answers }) do
+        argv[#argv + 1] = ("%s/%d"):format(dir, i)
+        helper.write(argv[#argv], answer)
+    end
+    local child = helper.start(table.move({ ... }, 1, select("#", ...), #argv + 1, argv))
+    local port = helper.eventually(10, "raw-server", function() return child:stdout():match "^(%d+)\n" end)
+    return setmetatable({
+        url = "http://127.0.0.1:" .. port,
+        asked = function() return child:stdout():match "^%d+\n(.*)" end,
+    }, { __close = function() child:__close() end })
+end
+
 -- ---- input ---------------------------------------------------------------------------------
 
 ---Generates a checkpoint; opts are those of spec/fixtures/make-checkpoint.

@@ -96,6 +96,7 @@ function s3.bucket(name, options)
         ca_file = config.ca_bundle,
         renewable = config.refresh,
         attempts = o.attempts or config.max_attempts,
+        content_md5 = config.checksum == "when_supported", -- which every server knows, unlike its successors
     }
     return setmetatable({
         name = name,

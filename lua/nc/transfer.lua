@@ -16,10 +16,10 @@ local units    = require "nc.units"
 local transfer = {}
 
 local OPTIONS <const> = {
-    "files", "heartbeat", "label", "memory", "on_files", "parallel", "part_size", "sink", "source",
-    "stall",
+    "files", "give_up", "heartbeat", "label", "memory", "on_files", "parallel", "part_size", "sink",
+    "source", "stall",
 }
-local STALL_S <const> = 600
+local GIVE_UP_S <const> = 600
 
 local function watch(heartbeat, t)
     if not heartbeat then return nil end
@@ -40,14 +40,15 @@ end
 ---
 --- files: { path, size, sha256?, blob?, part_size?, upload_id?, etags? } (nc.core.transfer's add).
 --- on_files(list): called as files end, with what nc.core.transfer's ended gives.
---- stall: seconds without a byte after which the job fails (600).
+--- stall: seconds after which a request that moves nothing is cut and tried again (30).
+--- give_up: seconds without a byte of any after which the job fails (600).
 ---@return { files: table[], failed: table[], bytes: integer, seconds: number, retries: integer }
 function transfer.run(options)
     local o = errors.check_options(options, OPTIONS)
     local label = o.label or "transfer"
     local t <close> = core.new {
         source = o.source, sink = o.sink,
-        memory = o.memory, parallel = o.parallel, part_size = o.part_size,
+        memory = o.memory, parallel = o.parallel, part_size = o.part_size, stall = o.stall,
     }
     for _, f in ipairs(o.files) do
         t:add(f.path, f.size, f.sha256, f.blob, f.part_size, f.upload_id, f.etags)
@@ -72,7 +73,7 @@ function transfer.run(options)
     local _ <close> = progress.show(label, function() return t:stats() end)
     local ticker <close> = task.every("0.5s", function()
         take()
-        if t:stats().idle_ms > (o.stall or STALL_S) * 1000 then
+        if t:stats().idle_ms > (o.give_up or GIVE_UP_S) * 1000 then
             result.stalled = true
             t:cancel()
         end
@@ -86,7 +87,7 @@ function transfer.run(options)
     take()
     local stats = t:stats()
     result.seconds, result.retries = sys.now() - began, stats.retries
-    local failure = result.stalled and stalled(label, o.stall or STALL_S) or t:failure()
+    local failure = result.stalled and stalled(label, o.give_up or GIVE_UP_S) or t:failure()
     if failure then error(failure, 0) end
     return result
 end

@@ -23,7 +23,7 @@ static int client_free(lua_State *L)
 }
 
 /* s3.client { endpoint, region, bucket, virtual_host, access_key, secret_key, session_token,
- * ca_file, renewable, attempts } -> client */
+ * ca_file, renewable, attempts, content_md5 } -> client */
 static int l_client(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -38,6 +38,7 @@ static int l_client(lua_State *L)
         .ca_file = bind_string(L, 1, "ca_file"),
         .renewable = bind_bool(L, 1, "renewable"),
         .attempts_max = (unsigned)bind_integer(L, 1, "attempts", 0),
+        .content_md5 = bind_bool(L, 1, "content_md5"),
     };
     struct s3_client *c = lua_newuserdatauv(L, sizeof *c, 0);
     memset(c, 0, sizeof *c);

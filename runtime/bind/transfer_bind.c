@@ -102,6 +102,9 @@ static int l_new(lua_State *L)
         .part_size = (uint64_t)bind_integer(L, 1, "part_size", 0),
         .ended = ended,
     };
+    lua_getfield(L, 1, "stall");
+    options.stall_ms = (uint32_t)(luaL_optnumber(L, -1, 0) * 1000);
+    lua_pop(L, 1);
     struct bound_transfer *b = lua_newuserdatauv(L, sizeof *b, 2);
     *b = (struct bound_transfer){0};
     luaL_setmetatable(L, TRANSFER);
@@ -208,6 +211,8 @@ static void push_file(lua_State *L, const struct file *f)
     set_integer(L, "part_size", f->part_size);
     lua_pushboolean(L, f->continued);
     lua_setfield(L, -2, "continued");
+    lua_pushboolean(L, f->orphans);
+    lua_setfield(L, -2, "orphans");
     if (f->state == FILE_FAILED) {
         bind_push_error(L, &f->err, "transfer");
         lua_setfield(L, -2, "error");
@@ -224,7 +229,7 @@ static void push_file(lua_State *L, const struct file *f)
 }
 
 /* transfer:ended() -> list of files that have ended since the last call: { path, size, part_size,
- * continued, sha256, parts = { digest ... } } or, failed, { path, ..., error } */
+ * continued, orphans, sha256, parts = { digest ... } } or, failed, { path, ..., error } */
 static int l_ended(lua_State *L)
 {
     struct bound_transfer *b = check_transfer(L);

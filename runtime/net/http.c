@@ -13,8 +13,11 @@
 
 enum {
     ATTEMPTS = 5,
+    WRONG_ATTEMPTS = 3,  /* at answers that are none to what was asked */
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
+    LATER_MS = 1000,
+    LATER_MOST_MS = 45 * 1000,
     TICK_MS = 500, /* how often the stall clocks are read */
     CONNECTIONS_KEPT = 256,
     MOST_THREADS = 64,
@@ -200,9 +203,19 @@ static void start(struct worker *w, struct http_request *r)
 static bool may_retry(const struct worker *w, const struct http_request *r, uint64_t now)
 {
     unsigned most = r->attempts_max ? r->attempts_max : ATTEMPTS;
+    if (r->wrong && most > WRONG_ATTEMPTS)
+        most = WRONG_ATTEMPTS;
     uint32_t give_up = r->give_up_ms ? r->give_up_ms : GIVE_UP_MS;
     return r->attempts < most && !atomic_load(&r->cancelled) && !atomic_load(&w->stopping) &&
            (r->answered || now - r->first_ms < give_up);
+}
+
+static bool may_wait(const struct worker *w, struct http_request *r, uint64_t now)
+{
+    if (!r->later_ms)
+        r->later_ms = now;
+    return now - r->later_ms < LATER_MOST_MS && !atomic_load(&r->cancelled) &&
+           !atomic_load(&w->stopping);
 }
 
 /* The service's own wish for a pause, and everybody's share in it. */
@@ -232,6 +245,12 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     bool network = r->failed; /* no usable answer: its connection is not to be trusted */
     drop_transfer(w, t);
     uint64_t now = clock_ms();
+    if (verdict == HTTP_LATER && may_wait(w, r, now)) {
+        r->attempts--;
+        delay(w, r, now + LATER_MS);
+        return;
+    }
+    r->later_ms = 0;
     if (verdict == HTTP_AGAIN) {
         if (r->free_again++ < FREE_AGAIN_MAX) {
             r->attempts--;
@@ -254,7 +273,7 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
         delay(w, r, now + retry_backoff_ms(r->attempts, draw(w)));
         return;
     }
-    if (atomic_load(&r->cancelled))
+    if (atomic_load(&r->cancelled) || (verdict == HTTP_RETRY && atomic_load(&w->stopping)))
         nc_err_set(&r->err, "Cancelled", "%s: cancelled", r->what);
     finish(r);
 }
@@ -330,13 +349,19 @@ static void cut_stalled(struct worker *w)
     }
 }
 
+static bool has_mail(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool mail = w->inbox != NULL;
+    pthread_mutex_unlock(&w->lock);
+    return mail;
+}
+
 static int wait_ms(struct worker *w)
 {
     int ms = w->active ? TICK_MS : 60 * 1000;
-    pthread_mutex_lock(&w->lock);
-    if (w->inbox) /* a hook has just submitted */
+    if (has_mail(w)) /* a hook has just submitted */
         ms = 0;
-    pthread_mutex_unlock(&w->lock);
     if (w->delayed) {
         uint64_t now = clock_ms();
         uint64_t due = w->delayed->start_after_ms;
@@ -366,7 +391,7 @@ static void *work(void *arg)
         if (atomic_load(&w->stopping)) {
             take_inbox(w);
             drop_cancelled(w, true);
-            if (!w->active && !w->delayed)
+            if (!w->active && !w->delayed && !has_mail(w))
                 return NULL;
         }
         curl_multi_poll(w->multi, NULL, 0, wait_ms(w), NULL);
@@ -388,6 +413,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
     r->worker = w->index;
     r->next = NULL;
     r->attempts = r->free_again = 0;
+    r->later_ms = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

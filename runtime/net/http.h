@@ -9,7 +9,8 @@
  * What the pool itself guarantees: TLS 1.2 or newer, verified; redirects never followed; no
  * content decoding; a body of the wrong length, a 200 to a ranged request or a Content-Range that
  * does not fit is a failure, never a result; a request that moves less than 1 KiB in its stall
- * time is cut; retries with backoff (net/retry.h), on a fresh connection after a network failure.
+ * time is cut; retries with backoff (net/retry.h), on a fresh connection after a network failure;
+ * few of them where answers come whole and are wrong, since the next will most likely be, too.
  *
  * Errors: err.code is one of DnsFailed, ConnectFailed, TlsFailed, Timeout, NetworkError,
  * ShortBody, LongBody, BadRange, Cancelled, or what judge put there.
@@ -33,6 +34,7 @@ struct http_transfer; /* the pool's own part of a request in flight */
 enum http_verdict {
     HTTP_OK,     /* the answer is what was asked for */
     HTTP_AGAIN,  /* send at once, not counted as a failure (a redirect followed by hand) */
+    HTTP_LATER,  /* send in a second, not counted, for up to 45 s: somebody is to mend it */
     HTTP_RETRY,  /* err is filled; try again after a backoff while attempts last */
     HTTP_FAILED, /* err is filled and final */
 };
@@ -58,10 +60,12 @@ struct http_request {
     bool has_body; /* send a body even if it is empty */
     void *dest;    /* where a 2xx body of exactly dest_len bytes goes; NULL: into text */
     size_t dest_len;
-    bool ranged;           /* dest is bytes range_start.. of the file: only a 206 that says so */
-    uint64_t range_start;  /* will do */
-    size_t text_max;       /* most that is kept of any other body; 0: 64 KiB */
-    bool text_whole;       /* a body over text_max is a failure, instead of being cut */
+    bool ranged;          /* dest is bytes range_start.. of the file: only a 206 that says so */
+    uint64_t range_start; /* will do */
+    size_t text_max;      /* most that is kept of any other body; 0: 64 KiB */
+    bool text_whole;      /* a body over text_max is a failure, instead of being cut */
+    bool once; /* no second sending that attempts does not count: libcurl itself repeats a request
+                  when a connection that was used before turns out dead, so take a new one */
     unsigned attempts_max; /* 0: 5 */
     uint32_t give_up_ms; /* no new attempt later than this where nobody ever answered; 0: 12,000 */
     uint32_t stall_ms;   /* 0: 30,000 */
@@ -86,8 +90,10 @@ struct http_request {
     struct http_request *next;
     uint64_t start_after_ms;
     uint64_t first_ms;
+    uint64_t later_ms;   /* since when it has been HTTP_LATER; 0: it is not */
     unsigned free_again; /* HTTP_AGAINs so far */
     bool answered;       /* some attempt got a status */
+    bool wrong;          /* the answer came whole but is not what was asked for */
     bool fresh;          /* use a new connection */
     atomic_bool cancelled;
     unsigned worker;

@@ -26,6 +26,13 @@ static int stop(struct http_transfer *t, bool retryable, const char *code, const
     return 0; /* fewer bytes than offered: libcurl ends the transfer */
 }
 
+/* The same for an answer that is none to what was asked. */
+static int stop_wrong(struct http_transfer *t, const char *code, const char *text)
+{
+    t->r->wrong = true;
+    return stop(t, true, code, text);
+}
+
 /* "bytes 0-9/100" must start where we asked and hold as many bytes as we asked for. */
 static bool range_fits(const struct http_request *r)
 {
@@ -54,11 +61,11 @@ static bool check_head(struct http_transfer *t)
     if (!t->into_dest || !r->ranged)
         return true;
     if (status != 206) {
-        stop(t, true, "BadRange", "the server ignored the range and sent the whole file");
+        stop_wrong(t, "BadRange", "the server ignored the range and sent the whole file");
         return false;
     }
     if (!range_fits(r)) {
-        stop(t, true, "BadRange", "the server sent another range than it was asked for");
+        stop_wrong(t, "BadRange", "the server sent another range than it was asked for");
         return false;
     }
     return true;
@@ -73,8 +80,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
         return 0;
     if (t->into_dest) {
         if (len > r->dest_len - r->received)
-            return (size_t)stop(t, true, "LongBody",
-                                "the server sent more bytes than the file has");
+            return (size_t)stop_wrong(t, "LongBody", "the server sent more than it was asked for");
         memcpy((char *)r->dest + r->received, data, len);
     } else {
         size_t room = r->text.max - r->text.len;
@@ -193,7 +199,7 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)DOWN_BUFFER);
-    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
@@ -222,7 +228,7 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     r->text.max = r->text_max ? r->text_max : TEXT_MAX;
     r->status = 0;
     r->received = 0;
-    r->failed = false;
+    r->failed = r->wrong = false;
     r->err = (struct nc_err){0};
     if (r->url.failed || r->headers.failed || !r->url.len)
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
@@ -254,7 +260,9 @@ static const struct curl_kind {
     {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false,
      "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
     {CURLE_URL_MALFORMAT, "Usage", false, "check the address"},
-    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false, "check the address"},
+    {CURLE_UNSUPPORTED_PROTOCOL, "NetworkError",
+     true, /* "HTTP/0.9": other schemes never get here */
+     "what answers there speaks no HTTP: check the address"},
     {CURLE_OUT_OF_MEMORY, "ENOMEM", false, "give it more memory"},
     {CURLE_PARTIAL_FILE, "ShortBody", true, "the server cut the answer short"},
 };
@@ -289,7 +297,7 @@ void http_easy_end(struct http_transfer *t, CURLcode code)
     } else if (t->into_dest && r->received != r->dest_len) {
         nc_err_set(&r->err, "ShortBody", "%s: the body ended after %zu of %zu bytes", r->what,
                    r->received, r->dest_len);
-        r->err.retryable = true;
+        r->err.retryable = r->wrong = true;
     }
     r->failed = r->err.code[0] != '\0';
     if (r->failed)
@@ -309,7 +317,8 @@ bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
     curl_off_t down = 0, up = 0;
     curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
     curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &up);
-    if (down + up - t->window_bytes >= STALL_LEAST_BYTES) {
+    curl_off_t moved = down + up - t->window_bytes;
+    if (moved >= STALL_LEAST_BYTES || moved < 0) { /* less: libcurl began again by itself */
         t->window_bytes = down + up;
         t->window_ms = now_ms;
     }

@@ -30,7 +30,8 @@ int s3_client_init(struct s3_client *c, const struct s3_config *config, struct n
     char aws[256];
     *c = (struct s3_client){.virtual_host = config->virtual_host,
                             .renewable = config->renewable,
-                            .attempts_max = config->attempts_max};
+                            .attempts_max = config->attempts_max,
+                            .content_md5 = config->content_md5};
     const char *endpoint = config->endpoint;
     if (!endpoint) {
         aws_endpoint(config->region, aws, sizeof aws);
@@ -73,6 +74,18 @@ void s3_client_free(struct s3_client *c)
     *c = (struct s3_client){0};
 }
 
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static void swap(char **a, char **b)
+{
+    char *was = *a;
+    *a = *b;
+    *b = was;
+}
+
 int s3_client_set_keys(struct s3_client *c, const char *access, const char *secret,
                        const char *token, struct nc_err *err)
 {
@@ -84,15 +97,17 @@ int s3_client_set_keys(struct s3_client *c, const char *access, const char *secr
         return nc_err_set(err, "ENOMEM", "taking over keys: out of memory");
     }
     pthread_mutex_lock(&c->lock);
-    wipe(&c->access);
-    wipe(&c->secret);
-    wipe(&c->token);
-    c->access = a;
-    c->secret = s;
-    c->token = t;
-    c->keys_expired = false;
-    c->keys_generation++;
+    if (!same(c->access, a) || !same(c->secret, s) || !same(c->token, t)) {
+        swap(&c->access, &a);
+        swap(&c->secret, &s);
+        swap(&c->token, &t);
+        c->keys_expired = false;
+        c->keys_generation++;
+    }
     pthread_mutex_unlock(&c->lock);
+    wipe(&a);
+    wipe(&s);
+    wipe(&t);
     return 0;
 }
 
@@ -188,6 +203,9 @@ static int sign(struct s3_request *r, const struct url *to)
 
 static int hash_payload(struct s3_request *r, bool tls)
 {
+    bool wants_md5 = r->client->content_md5 && r->http.has_body && !r->md5[0];
+    if (wants_md5 && md5_base64(r->http.body, r->http.body_len, r->md5))
+        return nc_err_set(&r->http.err, "ENOMEM", "%s: out of memory", r->what);
     if (r->payload_hash[0])
         return 0; /* the body does not change between attempts */
     if (tls)
@@ -217,6 +235,8 @@ static int prepare(struct http_request *http)
         buf_add(&http->headers, buf_str(&r->headers), r->headers.len);
         http_add_header(http, "User-Agent", "ncrun/" NC_VERSION);
         http_add_header(http, "Accept-Encoding", "identity");
+        if (r->md5[0])
+            http_add_header(http, "Content-MD5", r->md5);
         if (http->has_body && !strstr(buf_str(&r->headers), "Content-Type:"))
             http_add_header(http, "Content-Type", "application/octet-stream");
     }
@@ -348,8 +368,9 @@ static enum http_verdict correct_region(struct s3_request *r, const struct s3_er
     return verdict;
 }
 
-/* Keys that were renewed since this attempt, or can be, are worth another one. */
-static enum http_verdict await_keys(struct s3_request *r)
+/* Keys that were renewed since this attempt are worth another one; those that can be are worth a
+ * wait. Keys that have never been good for anything are wrong, not out of date. */
+static enum http_verdict await_keys(struct s3_request *r, bool expired)
 {
     struct s3_client *c = r->client;
     pthread_mutex_lock(&c->lock);
@@ -357,7 +378,9 @@ static enum http_verdict await_keys(struct s3_request *r)
     if (!newer)
         c->keys_expired = true;
     pthread_mutex_unlock(&c->lock);
-    return newer ? HTTP_AGAIN : c->renewable ? HTTP_RETRY : HTTP_FAILED;
+    if (newer)
+        return HTTP_AGAIN;
+    return c->renewable && (expired || atomic_load(&c->keys_worked)) ? HTTP_LATER : HTTP_FAILED;
 }
 
 static bool same_domain(const struct url *a, const struct url *b)
@@ -399,10 +422,11 @@ static enum http_verdict recover(struct s3_request *r, const struct s3_error *e)
     int status = r->http.status;
     if (strcmp(code, "RequestTimeTooSkewed") == 0)
         return correct_clock(r);
-    if (strcmp(code, "ExpiredToken") == 0 || strcmp(code, "TokenRefreshRequired") == 0 ||
-        strcmp(code, "InvalidAccessKeyId") == 0 || strcmp(code, "InvalidToken") == 0 ||
+    if (strcmp(code, "ExpiredToken") == 0 || strcmp(code, "TokenRefreshRequired") == 0)
+        return await_keys(r, true);
+    if (strcmp(code, "InvalidAccessKeyId") == 0 || strcmp(code, "InvalidToken") == 0 ||
         strcmp(code, "SignatureDoesNotMatch") == 0)
-        return await_keys(r);
+        return await_keys(r, false);
     if (strcmp(code, "AuthorizationHeaderMalformed") == 0 || status == 301) {
         enum http_verdict verdict = correct_region(r, e);
         if (verdict == HTTP_AGAIN)
@@ -416,8 +440,10 @@ static enum http_verdict recover(struct s3_request *r, const struct s3_error *e)
 static enum http_verdict judge(struct http_request *http)
 {
     struct s3_request *r = (struct s3_request *)http;
-    if (http->status >= 200 && http->status < 300)
+    if (http->status >= 200 && http->status < 300) {
+        atomic_store(&r->client->keys_worked, true);
         return r->read ? r->read(r) : HTTP_OK;
+    }
     struct s3_error e = {0};
     struct nc_err ignored;
     if (!http->text.len || s3_xml_error(http->text.data, http->text.len, &e, &ignored) || !*e.code)

@@ -26,13 +26,14 @@ struct s3_config {
     bool renewable; /* keys come from where they can be read again: wait for s3_client_set_keys when
                        they have expired */
     unsigned attempts_max; /* 0: the pool's default */
+    bool content_md5;      /* send the MD5 of every body along, for the server to check */
 };
 
 struct s3_client {
     struct url endpoint;
     char *bucket; /* "" for the service */
     char *ca_file;
-    bool virtual_host, renewable;
+    bool virtual_host, renewable, content_md5;
     unsigned attempts_max;
     struct retry_gate gate;
     pthread_mutex_t lock; /* guards the rest */
@@ -42,12 +43,14 @@ struct s3_client {
     bool region_corrected;
     bool keys_expired; /* a server said so; cleared by s3_client_set_keys */
     unsigned keys_generation;
+    atomic_bool keys_worked; /* some request was granted */
 };
 
 /* Strings are copied. */
 int s3_client_init(struct s3_client *c, const struct s3_config *config, struct nc_err *err);
 void s3_client_free(struct s3_client *c); /* wipes the keys */
-/* Any thread. The next attempt of every request is signed with these. */
+/* Any thread. The next attempt of every request is signed with these; the same again are no news.
+ */
 int s3_client_set_keys(struct s3_client *c, const char *access, const char *secret,
                        const char *token, struct nc_err *err);
 /* Any thread: has a server said that the keys have expired since they were last set? */
@@ -67,9 +70,10 @@ struct s3_request {
     char what[160]; /* "GET s3://bucket/key", for messages */
     /* SHA-256 of the body in hex, set by the owner where it knows it; "": computed when needed. */
     char payload_hash[SHA256_HEX_SIZE + 8];
-    char host[URL_HOST_SIZE]; /* of this attempt */
-    char *redirect;           /* another address to use, from a 302 or 307; owned */
-    bool bare;                /* ... which gets no signature */
+    char md5[MD5_BASE64_SIZE]; /* of the body, where the client wants it */
+    char host[URL_HOST_SIZE];  /* of this attempt */
+    char *redirect;            /* another address to use, from a 302 or 307; owned */
+    bool bare;                 /* ... which gets no signature */
     bool skew_corrected;
     unsigned keys_generation; /* of this attempt */
 };

@@ -8,8 +8,6 @@
 #include <string.h>
 
 enum {
-    PART_ATTEMPTS = 10,
-    PART_GIVE_UP_MS = 120 * 1000,
     COMPLETE_STALL_MS = 300 * 1000, /* putting a large object together takes a server a while */
     ANSWER_MAX = 1024 * 1024,
 };
@@ -109,6 +107,7 @@ static enum http_verdict read_upload_id(struct s3_request *r)
     }
     free(d->file->upload_id);
     d->file->upload_id = id;
+    d->file->orphans |= r->http.attempts > 1; /* an earlier one may have got through unheard */
     return HTTP_OK;
 }
 
@@ -123,6 +122,7 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
     url_query_add(&r->query, "uploads", "");
     add_digest(r, f);
     r->http.has_body = true;
+    r->http.once = true;
     r->read = read_upload_id;
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
@@ -175,9 +175,8 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.has_body = true;
-    r->http.attempts_max = PART_ATTEMPTS;
-    r->http.give_up_ms = PART_GIVE_UP_MS;
     r->http.moved = transfer_bytes_out(f->transfer);
+    transfer_bound(f->transfer, &r->http);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }
@@ -211,16 +210,28 @@ static enum http_verdict read_look(struct s3_request *r)
     if (right && f->sha256[0])
         right = http_header(&r->http, "x-amz-meta-sha256", text, sizeof text) &&
                 strcmp(text, f->sha256) == 0;
-    if (right)
-        return HTTP_OK;
-    r->http.err = d->why;
-    return HTTP_FAILED;
+    return right ? HTTP_OK : HTTP_FAILED; /* looked says why */
+}
+
+/* The object is certainly not the one, and the upload may be in any state: servers answer a second
+ * Complete with NoSuchUpload, Ceph with InternalError. Only the whole file again helps. */
+static void fail_completing(struct s3_request *r)
+{
+    struct s3_file *d = r->owner;
+    const struct nc_err *why = &d->why;
+    bool again = why->retryable || strcmp(why->code, "EmptyResponse") == 0 ||
+                 strcmp(why->code, "MalformedXML") == 0;
+    r->http.err = *why;
+    if (again)
+        nc_err_set(&r->http.err, "NotCompleted", "%s", why->message);
 }
 
 static void looked(struct s3_request *r)
 {
-    struct s3_file *d = r->owner;
-    if (r->http.failed)
+    const struct s3_file *d = r->owner;
+    if (r->http.failed && (r->http.status == 200 || r->http.status == 404))
+        fail_completing(r);
+    else if (r->http.failed)
         r->http.err = d->why;
     end(r);
 }

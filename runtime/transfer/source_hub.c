@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART_ATTEMPTS = 10, PART_GIVE_UP_MS = 120 * 1000 };
-
 struct source_hub {
     struct source base;
     struct hub *hub;
@@ -78,9 +76,8 @@ static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
     r->http.dest_len = part->len;
     r->http.ranged = f->parts > 1;
     r->http.range_start = part->offset;
-    r->http.attempts_max = PART_ATTEMPTS;
-    r->http.give_up_ms = PART_GIVE_UP_MS;
     r->http.moved = transfer_bytes_in(f->transfer);
+    transfer_bound(f->transfer, &r->http);
     http_submit(transfer_pool(f->transfer), &r->http);
     return OP_BEGUN;
 }

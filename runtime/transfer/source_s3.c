@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART_ATTEMPTS = 10, PART_GIVE_UP_MS = 120 * 1000 };
-
 struct source_s3 {
     struct source base;
     struct s3_client *client;
@@ -111,9 +109,8 @@ static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
     r->http.dest_len = part->len;
     r->http.ranged = f->parts > 1;
     r->http.range_start = part->offset;
-    r->http.attempts_max = PART_ATTEMPTS;
-    r->http.give_up_ms = PART_GIVE_UP_MS;
     r->http.moved = transfer_bytes_in(f->transfer);
+    transfer_bound(f->transfer, &r->http);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }

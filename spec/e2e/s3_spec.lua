@@ -239,6 +239,18 @@ for _, server in ipairs(helper.servers()) do
             assert.are.equal("AccessDenied", failure(server, wrong.head, wrong, "x").code) -- HEAD has no body
         end)
 
+        it("does not wait for other keys where those of a file were never right", function()
+            local file = helper.tmp() .. "/credentials"
+            helper.write(file, "[default]\naws_access_key_id = " .. server.env.AWS_ACCESS_KEY_ID
+                .. "\naws_secret_access_key = quite-another-secret\n")
+            local wrong <close> = open(server, {
+                AWS_ACCESS_KEY_ID = false, AWS_SECRET_ACCESS_KEY = false, AWS_SHARED_CREDENTIALS_FILE = file,
+            })
+            local began = os.time()
+            assert.are.equal("SignatureDoesNotMatch", failure(server, wrong.get, wrong, "x").code)
+            assert.is_true(os.time() - began < 5)
+        end)
+
         it("refuses an unknown access key", function()
             local wrong = open(server, { AWS_ACCESS_KEY_ID = "nobody" })
             local e = failure(server, wrong.get, wrong, "x")
@@ -268,7 +280,8 @@ for _, server in ipairs(helper.servers()) do
         it("trims what a Secret leaves around its values", function()
             local env = server.env
             local there = open(server, {
-                AWS_ACCESS_KEY_ID = env.AWS_ACCESS_KEY_ID .. "\n", AWS_SECRET_ACCESS_KEY = env.AWS_SECRET_ACCESS_KEY .. "\n",
+                AWS_ACCESS_KEY_ID = env.AWS_ACCESS_KEY_ID .. "\n",
+                AWS_SECRET_ACCESS_KEY = env.AWS_SECRET_ACCESS_KEY .. "\n",
                 AWS_ENDPOINT_URL = " " .. env.AWS_ENDPOINT_URL .. "\n", AWS_REGION = env.AWS_REGION .. "\n",
             })
             there:put("trimmed", "x")
@@ -428,7 +441,7 @@ describe("a client of S3", function()
     it("takes no listing for whole that stops in the middle", function()
         local server <close> = helper.server()
         local bucket = open(server)
-        fill(bucket, "x/", 1001)
+        fill(bucket, "x/", 2001)
         server:faults { "GET * op=ListObjectsV2 no-truncate-token" }
         assert.is_truthy(tostring(failure(server, keys_of, bucket:list "x/")):find "NextContinuationToken")
         server:faults { "GET * op=ListObjectsV2 same-token" }

@@ -34,7 +34,7 @@ static void run_log(struct request *r)
 
 static void run_reset(struct request *r)
 {
-    counters_reset(&r->srv->counters);
+    counters_reset(&r->srv->counters, r->id);
     reply_empty(r, 204);
 }
 
@@ -107,7 +107,7 @@ static void run_uploads(struct request *r)
 static void expiration(const struct request *r, char out[32])
 {
     text_iso_date(out, request_now(r) + r->srv->opt.sts_expires_s);
-    strcpy(out + 19, "Z"); /* without the milliseconds: some parsers want none */
+    memcpy(out + 19, "Z", 2); /* without the milliseconds: some parsers want none */
 }
 
 static void keys_json(struct request *r, const char *head)

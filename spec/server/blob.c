@@ -52,6 +52,7 @@ void blob_folder_sweep(struct blob_folder *f)
 {
     f->replaying = false;
     DIR *d = f->dir < 0 ? NULL : fdopendir(dup(f->dir));
+    /* cppcheck-suppress readdirCalled ; the stream is this thread's own */
     for (struct dirent *e; d && (e = readdir(d));) {
         if (e->d_name[0] != '.' && !omap_get(&f->ids, e->d_name))
             unlinkat(f->dir, e->d_name, 0);

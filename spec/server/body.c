@@ -22,7 +22,7 @@ static void find_checksum(struct request *r)
             name = r->headers.v[i].name;
     }
     if (name && text_starts(name, "x-amz-checksum-") && strlen(name) < sizeof b->checksum_name) {
-        strcpy(b->checksum_name, name);
+        memcpy(b->checksum_name, name, strlen(name) + 1);
         digest_init(&b->checksum, digest_of_checksum(name));
     }
 }
@@ -114,24 +114,22 @@ static bool same_base64(const char *text, const unsigned char *md, size_t n)
     return text && text_unbase64(want, sizeof want, text) == n && memcmp(want, md, n) == 0;
 }
 
-/* etag_md / n: the MD5 that was computed anyway, where it was. */
-static void check_md5(struct request *r, const unsigned char *etag_md)
+/* Content-MD5 against its own digest, or against the ETag's where that is an MD5 anyway. */
+static void check_md5(struct request *r)
 {
-    unsigned char md[DIGEST_MAX];
+    struct body *b = &r->body;
+    unsigned char md[DIGEST_MAX], given[DIGEST_MAX];
     const char *want = request_header(r, "content-md5");
     if (!want)
         return;
-    if (r->body.md5.kind == DIGEST_MD5)
-        digest_end(&r->body.md5, md);
-    else if (etag_md)
-        memcpy(md, etag_md, 16);
-    else
+    if (b->md5.kind == DIGEST_MD5)
+        digest_end(&b->md5, md);
+    else if (!text_unhex(md, b->etag_hex, 16))
         return;
-    unsigned char ignored[DIGEST_MAX];
-    if (text_unbase64(ignored, sizeof ignored, want) != 16)
-        wrong(&r->body, "InvalidDigest");
-    else if (!same_base64(want, md, 16))
-        wrong(&r->body, "BadDigest");
+    if (text_unbase64(given, sizeof given, want) != 16)
+        wrong(b, "InvalidDigest");
+    else if (memcmp(given, md, 16) != 0)
+        wrong(b, "BadDigest");
 }
 
 static void check_checksum(struct request *r)
@@ -151,23 +149,21 @@ static void check_checksum(struct request *r)
 void body_end(struct request *r)
 {
     struct body *b = &r->body;
-    unsigned char md[DIGEST_MAX];
     char hex[2 * DIGEST_MAX + 1];
     if (b->is_chunked && !chunked_complete(&b->chunked))
         wrong(b, "IncompleteBody");
     if (b->expected != UINT64_MAX && b->size != b->expected && b->kind != BODY_DROP)
         wrong(b, "IncompleteBody");
     if (b->payload_hash) {
-        text_hex(hex, md, digest_end(&b->sha256, md));
+        digest_hex(&b->sha256, hex);
         if (strcasecmp(hex, b->payload_hash) != 0)
             wrong(b, "XAmzContentSHA256Mismatch");
     }
-    bool is_md5 = b->etag.kind == DIGEST_MD5;
     if (b->etag.kind != DIGEST_NONE) {
-        text_hex(hex, md, digest_end(&b->etag, md));
+        digest_hex(&b->etag, hex);
         memcpy(b->etag_hex, hex, sizeof b->etag_hex);
     }
-    check_md5(r, is_md5 ? md : NULL);
+    check_md5(r);
     check_checksum(r);
     if (b->blob)
         blob_seal(b->blob);

@@ -22,11 +22,10 @@ bool chunked_init(struct chunked *c, const struct sigv4_result *seed)
 
 static const char *check_chunk(struct chunked *c)
 {
-    unsigned char md[DIGEST_MAX];
     char hash[65], want[65];
     if (!c->is_signed)
         return NULL;
-    text_hex(hash, md, digest_end(&c->digest, md));
+    digest_hex(&c->digest, hash);
     sigv4_chunk(&c->seed, "PAYLOAD", c->previous, hash, want);
     memcpy(c->previous, want, sizeof want);
     return sigv4_same(want, c->wanted) ? NULL : "SignatureDoesNotMatch";

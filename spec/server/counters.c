@@ -37,9 +37,10 @@ void counters_free(struct counters *c)
     pthread_mutex_destroy(&c->lock);
 }
 
-void counters_reset(struct counters *c)
+void counters_reset(struct counters *c, uint64_t from)
 {
     pthread_mutex_lock(&c->lock);
+    c->from = from;
     clear_log(c);
     c->op_count = 0;
     c->connections[0] = c->connections[1] = 0;
@@ -62,6 +63,11 @@ static struct counters_op *op_of(struct counters *c, const struct counters_entry
 void counters_add(struct counters *c, struct counters_entry *e)
 {
     pthread_mutex_lock(&c->lock);
+    if (e->number < c->from) {
+        entry_free(e);
+        pthread_mutex_unlock(&c->lock);
+        return;
+    }
     struct counters_op *op = op_of(c, e);
     if (op) {
         op->requests++;

@@ -41,11 +41,12 @@ struct counters {
     uint64_t rejected_signatures;
     uint64_t auth_leaks; /* requests to the CDN with an Authorization header */
     uint64_t since_ms;
+    uint64_t from; /* requests with a lower number, begun before the reset, do not count */
 };
 
 void counters_init(struct counters *c);
 void counters_free(struct counters *c);
-void counters_reset(struct counters *c);
+void counters_reset(struct counters *c, uint64_t from); /* from: the number of the first to count */
 void counters_add(struct counters *c, struct counters_entry *e); /* takes over e's strings */
 void counters_count(struct counters *c, uint64_t *counter);      /* one more, under the lock */
 void counters_json(struct counters *c, struct buf *out);

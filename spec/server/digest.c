@@ -125,6 +125,13 @@ size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX])
     return n;
 }
 
+void digest_hex(struct digest *d, char *hex)
+{
+    unsigned char md[DIGEST_MAX] = {0};
+    size_t n = digest_end(d, md);
+    text_hex(hex, md, n);
+}
+
 void digest_free(struct digest *d)
 {
     if (evp(d->kind))

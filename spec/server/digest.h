@@ -27,7 +27,8 @@ struct digest {
 void digest_init(struct digest *d, enum digest_kind kind); /* ends the process without memory */
 void digest_add(struct digest *d, const void *data, size_t n);
 size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]); /* its length; then as freed */
-void digest_free(struct digest *d);                                 /* accepts a zeroed struct */
+void digest_hex(struct digest *d, char *hex); /* the same as 2n digits; room for 2 * n + 1 */
+void digest_free(struct digest *d);           /* accepts a zeroed struct */
 
 /* The kind of an "x-amz-checksum-..." header or of the word after it ("crc32c"); DIGEST_NONE. */
 enum digest_kind digest_of_checksum(const char *name);

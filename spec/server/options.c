@@ -40,6 +40,8 @@ static const struct option {
      "Authorization that /-/container wants"},
     {"rate", SIZE, offsetof(struct options, rate),
      "BYTES a second, each direction of S3 and CDN (no limit)"},
+    {"idle_s", SIZE, offsetof(struct options, idle_s),
+     "idle connections are closed after that (600)"},
     {"clock", SECONDS, offsetof(struct options, clock), "seconds the server's clock is ahead (0)"},
     {"etag", ETAG, offsetof(struct options, fast_etag), "md5 | fast: XXH3 in place of MD5 (md5)"},
     {"tls_cert", TEXT, offsetof(struct options, tls_cert),
@@ -61,6 +63,7 @@ void options_default(struct options *o)
         .session_token = "",
         .lfs_over = 1 << 20,
         .page = 1000,
+        .idle_s = 600,
         .expires_s = 3600,
         .sts_expires_s = 3600,
     };
@@ -68,7 +71,7 @@ void options_default(struct options *o)
 
 static bool set(struct options *o, const struct option *d, const char *value)
 {
-    char *at = (char *)o + d->offset, *end;
+    char *at = (char *)o + d->offset;
     switch (d->kind) {
     case TEXT:
         *(const char **)at = value;
@@ -76,8 +79,7 @@ static bool set(struct options *o, const struct option *d, const char *value)
     case SIZE:
         return text_size(value, (uint64_t *)at);
     case SECONDS:
-        *(int64_t *)at = strtoll(value, &end, 10);
-        return *value && !*end;
+        return text_i64(value, (int64_t *)at);
     case YES:
         *(bool *)at = strcmp(value, "yes") == 0;
         return *(bool *)at || strcmp(value, "no") == 0;

@@ -29,6 +29,7 @@ struct options {
     int64_t sts_expires_s;     /* life of credentials from STS, container and metadata */
     const char *container_token;
     uint64_t rate;        /* bytes a second, each direction of S3 and of the CDN; 0: no limit */
+    uint64_t idle_s;      /* connections that say nothing for so long are closed */
     int64_t clock;        /* seconds that the server's clock is ahead */
     bool fast_etag;       /* ETags by XXH3 instead of MD5 */
     const char *tls_cert; /* PEM files: serve https */

@@ -109,7 +109,6 @@ static int check_conditions(const struct request *r, const struct content *c)
 /* "bytes=A-B", "bytes=A-" or "bytes=-N". 1: a range; 0: none (or not one we know); -1: 416. */
 static int parse_range(const char *s, uint64_t size, uint64_t *first, uint64_t *last)
 {
-    char *end;
     if (!s || strncmp(s, "bytes=", 6) != 0 || strchr(s, ','))
         return 0;
     s += 6;
@@ -123,13 +122,10 @@ static int parse_range(const char *s, uint64_t size, uint64_t *first, uint64_t *
         *last = size - 1;
         return 1;
     }
-    if (*s < '0' || *s > '9')
-        return 0;
-    *first = strtoull(s, &end, 10);
-    if (*end++ != '-')
+    if (!text_take_u64(&s, first) || *s++ != '-')
         return 0;
     *last = UINT64_MAX;
-    if (*end && (!text_u64(end, last) || *last < *first))
+    if (*s && (!text_u64(s, last) || *last < *first))
         return 0;
     if (*first >= size)
         return -1;

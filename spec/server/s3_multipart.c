@@ -81,12 +81,14 @@ static bool copy_range(const struct request *r, const struct object *from, uint6
 {
     const char *range = request_header(r, "x-amz-copy-source-range");
     uint64_t last;
-    int end = 0;
     *first = 0;
     *size = from->size;
     if (!range)
         return true;
-    if (sscanf(range, "bytes=%" SCNu64 "-%" SCNu64 "%n", first, &last, &end) != 2 || range[end] ||
+    if (!text_starts(range, "bytes="))
+        return false;
+    range += strlen("bytes=");
+    if (!text_take_u64(&range, first) || *range++ != '-' || !text_u64(range, &last) ||
         last < *first || last >= from->size)
         return false;
     *size = last - *first + 1;
@@ -146,7 +148,7 @@ static void combined_etag(enum digest_kind kind, char out[72], struct part *cons
         if (text_unhex(md, parts[i]->etag, 16))
             digest_add(&d, md, 16);
     }
-    text_hex(hex, md, digest_end(&d, md));
+    digest_hex(&d, hex);
     snprintf(out, 72, "%s-%zu", hex, count);
 }
 

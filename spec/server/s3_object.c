@@ -80,20 +80,21 @@ void s3_put_object(struct request *r)
     publish(r, o, &cond);
 }
 
-/* bucket/key, /bucket/key, percent-encoded; ?versionId is not ours. */
-static bool split_source(const struct request *r, char **bucket, char **key)
+/* bucket/key or /bucket/key, percent-encoded; ?versionId is not ours. Returns the bucket, with
+ * *key behind it in the same memory; NULL where there is no key. */
+static char *split_source(const struct request *r, const char **key)
 {
     const char *source = request_header(r, "x-amz-copy-source");
-    char *name = text_decode(source, strcspn(source, "?"), false);
-    const char *start = name ? name + (*name == '/') : "";
-    const char *slash = strchr(start, '/');
-    *bucket = *key = NULL;
+    source += *source == '/';
+    char *bucket = text_decode(source, strcspn(source, "?"), false);
+    char *slash = bucket ? strchr(bucket, '/') : NULL;
     if (slash && slash[1]) {
-        *bucket = strndup(start, (size_t)(slash - start));
-        *key = text_copy(slash + 1);
+        *slash = '\0';
+        *key = slash + 1;
+        return bucket;
     }
-    free(name);
-    return *key != NULL;
+    free(bucket);
+    return NULL;
 }
 
 static bool same_etag(const char *header, const char *etag)
@@ -125,8 +126,9 @@ static bool source_allowed(const struct request *r, const struct object *o)
 
 struct object *s3_copy_source(struct request *r)
 {
-    char *bucket, *key;
-    if (!split_source(r, &bucket, &key)) {
+    const char *key;
+    char *bucket = split_source(r, &key);
+    if (!bucket) {
         s3_error(r, "InvalidArgument");
         return NULL;
     }
@@ -139,13 +141,11 @@ struct object *s3_copy_source(struct request *r)
         o = NULL;
     }
     free(bucket);
-    free(key);
     return o;
 }
 
 bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size, char etag[33])
 {
-    unsigned char md[DIGEST_MAX];
     size_t room = 1 << 20;
     char *piece = text_alloc(room);
     struct extent_cache cache = {.fd = -1};
@@ -157,7 +157,7 @@ bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size, ch
         digest_add(&d, piece, (size_t)n);
         at += (uint64_t)n;
     }
-    text_hex(etag, md, digest_end(&d, md));
+    digest_hex(&d, etag);
     extent_cache_free(&cache);
     free(piece);
     return at == size;

@@ -111,9 +111,8 @@ static void replay_put(struct store *s, struct journal_line *l)
     struct bucket *b = omap_get(&s->buckets, l->word[1]);
     struct object *o = object_new(l->word[2]);
     snprintf(o->etag, sizeof o->etag, "%s", l->word[4]);
-    o->mtime = atoll(l->word[5]);
-    bool ok =
-        b && text_u64(l->word[3], &o->size) && journal_extents(&o->data, &s->blobs, l->word[6]);
+    bool ok = b && text_u64(l->word[3], &o->size) && text_i64(l->word[5], &o->mtime) &&
+              journal_extents(&o->data, &s->blobs, l->word[6]);
     journal_headers(&o->headers, l->word[7]);
     object_unref(ok ? omap_put(&b->objects, o->key, o) : o);
 }
@@ -124,7 +123,7 @@ static void replay_upload(struct store *s, struct journal_line *l)
     snprintf(u->id, sizeof u->id, "%s", l->word[1]);
     u->bucket = text_copy(l->word[2]);
     u->key = text_copy(l->word[3]);
-    u->started = atoll(l->word[4]);
+    text_i64(l->word[4], &u->started);
     journal_headers(&u->headers, l->word[5]);
     struct upload *old = omap_put(&s->uploads, u->id, u);
     if (old)
@@ -135,10 +134,12 @@ static void replay_part(struct store *s, struct journal_line *l)
 {
     struct upload *u = omap_get(&s->uploads, l->word[1]);
     struct part *p = text_alloc(sizeof *p);
-    p->number = (unsigned)atoi(l->word[2]);
+    uint64_t number = 0;
     snprintf(p->etag, sizeof p->etag, "%s", l->word[4]);
-    p->mtime = atoll(l->word[5]);
-    if (u && text_u64(l->word[3], &p->size) && journal_extents(&p->data, &s->blobs, l->word[6]))
+    bool ok = text_u64(l->word[2], &number) && text_u64(l->word[3], &p->size) &&
+              text_i64(l->word[5], &p->mtime);
+    p->number = (unsigned)number;
+    if (u && ok && journal_extents(&p->data, &s->blobs, l->word[6]))
         place_part(u, p);
     else
         part_free(p);
@@ -147,7 +148,7 @@ static void replay_part(struct store *s, struct journal_line *l)
 static void replay_bucket(struct store *s, struct journal_line *l)
 {
     struct bucket *b = text_alloc(sizeof *b);
-    b->created = atoll(l->word[2]);
+    text_i64(l->word[2], &b->created);
     b = omap_put(&s->buckets, l->word[1], b);
     if (b)
         bucket_free(b);
@@ -428,7 +429,8 @@ static struct omap_node *seek_past(const struct omap *m, const char *prefix)
     return node;
 }
 
-static void add_name(struct store_listing *out, char *prefix, struct object *o)
+/* Takes over name.prefix. */
+static void add_name(struct store_listing *out, struct store_name name)
 {
     if ((out->count & (out->count - 1)) == 0) {
         size_t room = out->count ? out->count * 2 : 1;
@@ -436,9 +438,9 @@ static void add_name(struct store_listing *out, char *prefix, struct object *o)
         if (!out->names)
             abort();
     }
-    if (o)
-        atomic_fetch_add(&o->refs, 1);
-    out->names[out->count++] = (struct store_name){prefix, o};
+    if (name.object)
+        atomic_fetch_add(&name.object->refs, 1);
+    out->names[out->count++] = name;
 }
 
 static void list_bucket(const struct bucket *b, const struct store_query *q,
@@ -458,7 +460,7 @@ static void list_bucket(const struct bucket *b, const struct store_query *q,
         }
         struct omap_node *next = prefix ? seek_past(&b->objects, prefix) : n->next[0];
         if (wanted)
-            add_name(out, prefix, prefix ? NULL : n->value);
+            add_name(out, (struct store_name){prefix, prefix ? NULL : n->value});
         else
             free(prefix);
         n = next;

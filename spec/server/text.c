@@ -176,29 +176,39 @@ size_t text_unbase64(unsigned char *out, size_t max, const char *s)
     return len;
 }
 
-bool text_u64(const char *s, uint64_t *out)
+bool text_take_u64(const char **at, uint64_t *out)
 {
-    if (!s || !*s || strspn(s, "0123456789") != strlen(s))
+    char *end;
+    if (!isdigit((unsigned char)**at))
         return false;
     errno = 0;
-    *out = strtoull(s, NULL, 10);
+    *out = strtoull(*at, &end, 10);
+    *at = end;
     return errno == 0;
+}
+
+bool text_u64(const char *s, uint64_t *out)
+{
+    return s && text_take_u64(&s, out) && *s == '\0';
+}
+
+bool text_i64(const char *s, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoll(s, &end, 10);
+    return end != s && *end == '\0' && errno == 0;
 }
 
 bool text_size(const char *s, uint64_t *out)
 {
-    size_t n = strlen(s);
-    const char *units = "kmg", *unit = n ? strchr(units, tolower((unsigned char)s[n - 1])) : NULL;
-    char digits[24] = "";
-    n -= unit && *unit ? 1 : 0;
-    if (n == 0 || n >= sizeof digits)
+    static const char units[] = "kmg";
+    if (!text_take_u64(&s, out))
         return false;
-    memcpy(digits, s, n);
-    if (!text_u64(digits, out))
-        return false;
-    for (long i = unit && *unit ? unit - units + 1 : 0; i > 0; i--)
+    const char *unit = *s ? strchr(units, tolower((unsigned char)*s)) : NULL;
+    for (const char *u = units; unit && u <= unit; u++)
         *out *= 1024;
-    return true;
+    return *s == '\0' || (unit && s[1] == '\0');
 }
 
 /* By hand: strftime would follow the locale. */

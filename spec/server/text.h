@@ -26,7 +26,9 @@ void text_hex(char *out, const unsigned char *in, size_t n);         /* 2n digit
 bool text_unhex(unsigned char *out, const char *hex, size_t n);      /* exactly 2n digits wanted */
 size_t text_unbase64(unsigned char *out, size_t max, const char *s); /* 0 when malformed */
 
-bool text_u64(const char *s, uint64_t *out); /* decimal digits only, whole string */
+bool text_take_u64(const char **at, uint64_t *out); /* the digits at *at, which moves past them */
+bool text_i64(const char *s, int64_t *out);         /* likewise the whole string, with a sign */
+bool text_u64(const char *s, uint64_t *out);        /* decimal digits only, whole string */
 bool text_size(const char *s,
                uint64_t *out); /* digits with an optional k, m or g (powers of 1024) */
 
