@@ -63,7 +63,8 @@ struct file {
     bool continued; /* some parts were stored by an earlier run: not hashed here */
     bool hashing;   /* a worker is at it */
     bool failing;
-    bool again; /* start over once the sink has left it */
+    bool orphans; /* the sink may have begun more than it knows of */
+    bool again;   /* start over once the sink has left it */
     uint8_t tries;
     uint32_t next;   /* part to claim next */
     uint32_t hashed; /* parts hashed, in order */
