@@ -171,7 +171,7 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     }
     r->owner = op;
     r->done = stored;
-    strcpy(r->payload_hash, part->sha256);
+    memcpy(r->payload_hash, part->sha256, sizeof part->sha256);
     r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.has_body = true;

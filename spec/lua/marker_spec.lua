@@ -9,7 +9,9 @@ local DIGEST <const> = ("0123456789abcdef"):rep(2)
 local function manifest(change)
     local m = {
         version = 1, repository = "owner/model", commit = COMMIT, total_files = 1, total_bytes = 9,
-        files = json.array { { path = "a", size = 9, sha256 = SHA, part_size = 8, parts = json.array { DIGEST, DIGEST } } },
+        files = json.array {
+            { path = "a", size = 9, sha256 = SHA, part_size = 8, parts = json.array { DIGEST, DIGEST } },
+        },
     }
     for name, value in pairs(change or {}) do m[name] = value end
     return m
@@ -59,7 +61,8 @@ describe("a .complete marker", function()
     end)
 
     it("may list nothing", function()
-        local m = marker.decode_complete(json.encode(manifest { files = json.array {}, total_files = 0, total_bytes = 0 }))
+        local text = json.encode(manifest { files = json.array {}, total_files = 0, total_bytes = 0 })
+        local m = marker.decode_complete(text)
         assert.same({}, m.files)
     end)
 
@@ -81,7 +84,8 @@ describe("a .complete marker", function()
     it("is refused when a file in it makes no sense", function()
         for _, f in ipairs {
             json.null, 7, {}, { path = "" }, { path = "a" }, { path = "a", size = -1 }, { path = "a", size = 1.5 },
-            { path = "a", size = "9" }, { path = "a", size = 9, sha256 = "x" }, { path = "a", size = 9, sha256 = json.null },
+            { path = "a", size = "9" }, { path = "a", size = 9, sha256 = "x" },
+            { path = "a", size = 9, sha256 = json.null },
             { path = "a", size = 9, parts = {} }, { path = "a", size = 9, part_size = 0, parts = { DIGEST } },
             { path = "a", size = 9, part_size = 8, parts = { DIGEST } },
             { path = "a", size = 9, part_size = 9, parts = { DIGEST:upper() } },
@@ -120,7 +124,8 @@ describe("a .staging marker", function()
 
     it("reads as an unknown stage, whatever is in it", function()
         for _, text in ipairs {
-            "", "{", "[]", "null", '"x"', '{"owner":1,"commit":[],"started":{},"ended":0,"bytes_done":-1,"journal":[]}',
+            "", "{", "[]", "null", '"x"',
+            '{"owner":1,"commit":[],"started":{},"ended":0,"bytes_done":-1,"journal":[]}',
             '{"journal":{"done":[1,null],"unverified":{"a":1}},"bytes_total":"9"}',
         } do
             local s = marker.decode_staging(text)
@@ -147,7 +152,9 @@ describe("marker.check_paths", function()
     end)
 
     it("refuses what would leave the folder", function()
-        for _, path in ipairs { "../a", "a/../b", "a/..", "..", ".", "./a", "a/./b", "/etc/passwd", "a//b", "a/", "/" } do
+        for _, path in ipairs {
+            "../a", "a/../b", "a/..", "..", ".", "./a", "a/./b", "/etc/passwd", "a//b", "a/", "/",
+        } do
             assert.truthy(bad_path(path), path)
         end
     end)

@@ -26,7 +26,8 @@ describe("progress.bar", function()
     end)
 
     it("is full at the end and where there is nothing to do", function()
-        assert.truthy(progress.bar("x", stats { bytes_done = 4 * GIB }, 1, 200):find("[" .. ("#"):rep(20) .. "] 100%", 1, true))
+        local bar = progress.bar("x", stats { bytes_done = 4 * GIB }, 1, 200)
+        assert.truthy(bar:find("[" .. ("#"):rep(20) .. "] 100%", 1, true), bar)
         assert.truthy(progress.bar("x", stats { bytes_total = 0, bytes_done = 0 }, 0, 200):find("100%", 1, true))
     end)
 
@@ -46,7 +47,8 @@ end)
 
 describe("progress.line", function()
     it("is a sentence for a log", function()
-        assert.equal("stage: 1.0 GiB of 4.0 GiB, 3 of 9 files, 1.0 GiB/s, 3.0s left", progress.line("stage", stats(), GIB))
+        assert.equal("stage: 1.0 GiB of 4.0 GiB, 3 of 9 files, 1.0 GiB/s, 3.0s left",
+            progress.line("stage", stats(), GIB))
     end)
 
     it("tells of retries once there are any", function()
@@ -74,7 +76,9 @@ describe("progress.show", function()
             local progress, recipe, task = require "nc.progress", require "nc.recipe", require "nc.task"
             return recipe { summary = "x", params = {}, run = function()
                 local _ <close> = progress.show("stage", function()
-                    return { bytes_total = 4, bytes_done = 1, bytes_out = 0, files_total = 1, files_done = 0, retries = 0 }
+                    return {
+                        bytes_total = 4, bytes_done = 1, bytes_out = 0, files_total = 1, files_done = 0, retries = 0,
+                    }
                 end)
                 task.sleep "0.5s"
             end }]])
