@@ -71,16 +71,16 @@ $(BUILD)/unit/%: spec/unit/%.c spec/unit/unit.h $(BUILD)/libncrun.a Makefile
 .PHONY: unit
 unit: $(UNIT)
 
-# The sources once more, instrumented; bindings need a Lua state and are fuzzed by none.
+# The sources once more, instrumented.
 FUZZ_CC  := clang -std=c11 -D_GNU_SOURCE -O1 -g -Iruntime -DNC_VERSION=\"$(VERSION)\" -MMD -MP
-FUZZ_OBJ := $(patsubst %.c,build/fuzz/obj/%.o,$(filter-out runtime/bind/%,$(SRC)))
+FUZZ_OBJ := $(SRC:%.c=build/fuzz/obj/%.o)
 
 build/fuzz/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(FUZZ_CC) -fsanitize=fuzzer-no-link,address,undefined $(call pkg,cflags,$(PACKAGES)) \
 	    -c -o $@ $<
 
-build/fuzz/%: spec/fuzz/%.c $(FUZZ_OBJ)
+build/fuzz/%: spec/fuzz/%.c $(FUZZ_OBJ) $(BUILD)/obj/embed.o
 	$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $(call pkg,cflags,$(PACKAGES)) \
 	    -o $@ $^ $(LIBS)
 

@@ -94,8 +94,12 @@ function Hub:pin(repository, revision)
     return setmetatable({ hub = self, repository = repository, commit = info.sha }, Model)
 end
 
-local function next_page(res, endpoint)
-    local link = res.headers.link and res.headers.link:match '<([^>]+)>%s*;%s*rel="next"'
+--- What a Link header (RFC 8288) names as the page that follows: a path with its query, or nil. Pure.
+---@param header string?
+---@param endpoint string
+---@return string?
+function hub.next_page(header, endpoint)
+    local link = header and header:match '<([^>]+)>%s*;%s*rel="next"'
     if not link then return nil end
     local url = text.url_resolve(endpoint, link)
     if not url or not text.same_origin(url, endpoint) then
@@ -119,6 +123,19 @@ local function file_of(entry, what)
         error(errors.new { code = "HubError", message = what .. ": an entry without path, size or digest" }, 0)
     end
     return { path = entry.path, size = size, sha256 = sha256 or nil, blob = blob or nil }
+end
+
+--- The files of one page of a tree: { path, size, sha256 | blob }. Pure.
+---@param entries any   the decoded answer
+---@param what string   for messages
+---@return table[]
+function hub.files_of(entries, what)
+    if type(entries) ~= "table" or (#entries == 0 and next(entries) ~= nil) then
+        error(errors.new { code = "HubError", message = what .. ": the hub's answer is no list of files" }, 0)
+    end
+    local files = {}
+    for _, entry in ipairs(entries) do files[#files + 1] = file_of(entry, what) end
+    return files
 end
 
 -- fnmatch where * crosses /; what is allowed first, then what is ignored.
@@ -145,12 +162,11 @@ function Model:files(options)
         end
         seen[path] = true
         local entries, res = self.hub:ask(path, what)
-        for _, entry in ipairs(entries) do
-            local file = file_of(entry, what)
-            local wanted = file and (not o.allow or matches(file.path, o.allow))
+        for _, file in ipairs(hub.files_of(entries, what)) do
+            local wanted = not o.allow or matches(file.path, o.allow)
             if wanted and not (o.ignore and matches(file.path, o.ignore)) then files[#files + 1] = file end
         end
-        path = next_page(res, self.hub.endpoint)
+        path = hub.next_page(res.headers.link, self.hub.endpoint)
     end
     table.sort(files, function(a, b) return a.path < b.path end)
     return files

@@ -117,7 +117,8 @@ local function set_of(list)
 end
 
 --- What a `.staging` says, in a form that can be relied on whatever was in it: { owner, commit,
---- started, ended, bytes_done, bytes_total, done = { path -> file }, unverified = { path -> true } }.
+--- started, ended, bytes_done, bytes_total, done = { path -> file }, unverified = { path -> true },
+--- strangers = { id -> true } or nil }.
 ---@return table
 function marker.decode_staging(text)
     local ok, s = pcall(json.decode, text)
@@ -132,6 +133,7 @@ function marker.decode_staging(text)
         bytes_total = is_count(s.bytes_total) and s.bytes_total or 0,
         done = done_files(journal),
         unverified = set_of(journal.unverified),
+        strangers = type(journal.strangers) == "table" and set_of(journal.strangers) or nil,
     }
 end
 

@@ -2,25 +2,22 @@
 --
 --     local report = stage.run { model = hub:pin "owner/name", copy = copy, job = "stage-weights" }
 --
--- What is there already is not moved again. How much of it can be trusted is decided file by file:
---   known     the journal of an earlier run, or the manifest of another revision, lists these bytes
---   claimed   its upload was begun for this SHA-256, and an upload is only ever completed once its
---             bytes were checked; read back where a run was interrupted, for the digests of its parts
---   unknown   somebody else put it there: it counts when its size is right, and small files, or all
---             of them with verify, are read back
+-- What is there already is not moved again (nc.stage.plan says how that is decided), and a run that
+-- was killed is gone on with (nc.stage.journal, nc.stage.uploads).
 -- An upload that was under way is continued; its file is read back once it is whole, since the bytes
 -- of its earlier parts went by another process.
 
 local errors   = require "nc.errors"
-local json     = require "nc.json"
+local journals = require "nc.stage.journal"
 local log      = require "nc.log"
 local marker   = require "nc.marker"
 local owners   = require "nc.owner"
+local plans    = require "nc.stage.plan"
 local sys      = require "nc.core.sys"
 local task     = require "nc.task"
-local text     = require "nc.core.text"
 local transfer = require "nc.transfer"
 local units    = require "nc.units"
+local uploads  = require "nc.stage.uploads"
 
 local stage = {}
 
@@ -28,32 +25,10 @@ local OPTIONS <const> = {
     "allow", "copy", "every", "ignore", "job", "memory", "model", "parallel", "part_size", "soft_cap",
     "stall", "verify", "wait",
 }
-local LOOK_EVERY <const> = "5s"   -- at a stage of somebody else's
-local JOURNAL_EVERY_S <const> = 5 -- and later where the journal is large
-local HEADS_AT_ONCE <const> = 16
-local CLOCK_SLACK_S <const> = 5
+local LOOK_EVERY <const> = "5s" -- at a stage of somebody else's
 
 local function iso(seconds)
     return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(seconds))
-end
-
-local function total(files)
-    local bytes = 0
-    for _, f in ipairs(files) do bytes = bytes + f.size end
-    return bytes
-end
-
-local function by_path(files)
-    local map = {}
-    for _, f in ipairs(files) do map[f.path] = f end
-    return map
-end
-
--- The same content, as far as both sides say: the hub gives a SHA-256 or a git blob name.
-local function same_content(known, file)
-    if known.size ~= file.size then return false end
-    if file.sha256 then return known.sha256 == file.sha256 end
-    return known.blob ~= nil and known.blob == file.blob
 end
 
 -- ---- before anything moves ----
@@ -75,7 +50,7 @@ local function read_manifest(copy)
 end
 
 local function covers(manifest, files)
-    local listed = by_path(manifest.files)
+    local listed = plans.by_path(manifest.files)
     for _, f in ipairs(files) do
         local known = listed[f.path]
         if not known or known.size ~= f.size or (f.sha256 and known.sha256 ~= f.sha256) then return false end
@@ -94,225 +69,31 @@ local function describe_stage(s, age)
         units.format_size(s.bytes_done), units.format_size(s.bytes_total), units.format_duration(age))
 end
 
--- The heartbeat of a stage that is (or was) at work here, once it is over, dead or gone.
-local function wait_for_others(copy, me, wait_s)
+local function busy(location, line, wait_s)
+    return errors.new {
+        code = "Busy",
+        message = ("%s: %s; gave up after %s: stop that job, or allow a longer wait="):format(
+            location, line, units.format_duration(wait_s)),
+    }
+end
+
+-- The heartbeat of a stage that is (or was) at work here, once it is over, dead or gone, or once
+-- is_done() says that there is nothing left to do.
+local function wait_for_others(copy, me, wait_s, is_done)
     local began, said = sys.now(), nil
     while true do
         local body, age = copy:read_marker(marker.STAGING)
         if not body then return nil end
         local s = marker.decode_staging(body)
-        if s.ended or age >= marker.FRESH_S or owners.is_gone(s.owner, me) then return s end
+        if s.ended or age >= marker.FRESH_S or owners.is_gone(s.owner, me) or is_done() then return s end
         local line = describe_stage(s, age)
-        if copy:read_marker(marker.COMPLETE) then return s, true end
-        if sys.now() - began > wait_s then
-            error(errors.new {
-                code = "Busy",
-                message = ("%s: %s; gave up after %s: stop that job, or allow a longer wait="):format(
-                    copy.location, line, units.format_duration(wait_s)),
-            }, 0)
-        end
+        if sys.now() - began > wait_s then error(busy(copy.location, line, wait_s), 0) end
         if not said or sys.now() - said > 60 then
             log.info(copy.location .. ": " .. line .. "; waiting, so that nothing is downloaded twice")
             said = sys.now()
         end
         task.sleep(LOOK_EVERY)
     end
-end
-
--- Asks for the digests of many files, a few at a time.
-local function digests_of(copy, paths)
-    local digests, next_one = {}, 0
-    local function work()
-        while next_one < #paths do
-            next_one = next_one + 1
-            local path = paths[next_one]
-            digests[path] = copy:digest_of(path)
-        end
-    end
-    local workers = {}
-    for i = 1, math.min(HEADS_AT_ONCE, #paths) do workers[i] = work end
-    task.all(workers)
-    return digests
-end
-
----@class nc.stage.Plan
----@field kept table[]   entries of the manifest already certain
----@field check table[]  files to read back
----@field move table[]   files to fetch
-
-local function known_entry(file, known)
-    return {
-        path = file.path, size = file.size, sha256 = known.sha256, blob = file.blob,
-        part_size = known.part_size, parts = known.parts,
-    }
-end
-
--- Files that are there with the right size but that nothing vouches for.
-local function sort_unvouched(plan, files, copy, verify, interrupted)
-    local paths = {}
-    for i, f in ipairs(files) do paths[i] = f.path end
-    local digests = digests_of(copy, paths)
-    local by_size = 0
-    for _, f in ipairs(files) do
-        local claimed = digests[f.path]
-        if claimed and f.sha256 and claimed ~= f.sha256 then
-            plan.move[#plan.move + 1] = f
-        elseif verify or f.blob or interrupted then
-            plan.check[#plan.check + 1] = f
-        else
-            by_size = by_size + (claimed and 0 or 1)
-            plan.kept[#plan.kept + 1] = {
-                path = f.path, size = f.size, sha256 = claimed, verified = claimed and "upload" or "size",
-            }
-        end
-    end
-    if by_size > 0 then
-        log.warn(("%d files were there before, put by another tool: taken by their size, not verified; "
-            .. "verify=yes reads them back"):format(by_size))
-    end
-end
-
---- What to keep, to read back and to fetch.
-local function make_plan(files, there, copy, earlier, manifest, verify)
-    local plan, unvouched = { kept = {}, check = {}, move = {} }, {}
-    local listed = manifest and manifest.files and by_path(manifest.files) or {}
-    local done = earlier and earlier.done or {}
-    local doubtful = earlier and earlier.unverified or {}
-    for _, f in ipairs(files) do
-        local present = there[f.path] and there[f.path].size == f.size
-        local known = done[f.path] or listed[f.path]
-        if not present then
-            plan.move[#plan.move + 1] = f
-        elseif doubtful[f.path] then
-            plan.check[#plan.check + 1] = f
-        elseif known and same_content(known, f) and not verify then
-            plan.kept[#plan.kept + 1] = known_entry(f, known)
-        elseif known and f.sha256 and known.sha256 ~= f.sha256 then
-            plan.move[#plan.move + 1] = f -- another revision's bytes, of the same size
-        else
-            unvouched[#unvouched + 1] = f
-        end
-    end
-    sort_unvouched(plan, unvouched, copy, verify, earlier ~= nil and #plan.move > 0)
-    return plan
-end
-
--- ---- unfinished uploads ----
-
--- Ours: for a file of this stage, begun since the first of the runs whose heartbeat lies here.
-local function our_uploads(copy, files, since)
-    local wanted, list = by_path(files), {}
-    if not since then return list end
-    for _, upload in ipairs(copy:uploads()) do
-        local begun = upload.initiated or math.huge
-        if wanted[upload.path] and begun >= since - CLOCK_SLACK_S then list[#list + 1] = upload end
-    end
-    return list
-end
-
--- The parts of an upload as etags by number, and their size; nil where they are not the parts of
--- such a file.
-local function usable_parts(parts, file)
-    if not parts or #parts == 0 then return nil end
-    local part_size = parts[1].number * 0 + parts[1].size
-    for _, p in ipairs(parts) do part_size = math.max(part_size, p.size) end
-    if part_size < 5 << 20 then return nil end
-    local count = (file.size + part_size - 1) // part_size
-    local etags = {}
-    for _, p in ipairs(parts) do
-        local want = p.number == count and file.size - (count - 1) * part_size or part_size
-        if p.number < 1 or p.number > count or p.size ~= want then return nil end
-        etags[p.number] = p.etag
-    end
-    return count > 1 and etags or nil, part_size, #parts
-end
-
--- Gives each file the upload that has most of its parts; the others are aborted.
-local function continue_uploads(plan, copy, uploads)
-    local moving, continued = by_path(plan.move), {}
-    for _, upload in ipairs(uploads) do
-        local file = moving[upload.path]
-        local etags, part_size, count = nil, nil, 0
-        if file then etags, part_size, count = usable_parts(copy:parts(upload), file) end
-        if etags and count > (file.continued_parts or 0) then
-            if file.upload_id then copy:abort { path = file.path, upload_id = file.upload_id } end
-            file.upload_id, file.etags, file.part_size = upload.upload_id, etags, part_size
-            file.continued_parts = count
-            continued[file.path] = file
-        else
-            copy:abort(upload)
-        end
-    end
-    local list = {}
-    for path in pairs(continued) do list[#list + 1] = path end
-    table.sort(list)
-    return list
-end
-
-local function sweep_uploads(copy, files, since)
-    for _, upload in ipairs(our_uploads(copy, files, since)) do copy:abort(upload) end
-end
-
--- ---- the heartbeat and its journal ----
-
----@class nc.stage.Journal
-local Journal = {}
-Journal.__index = Journal
-
-function Journal:text(ended)
-    return marker.encode_staging {
-        owner = self.owner, repository = self.model.repository, commit = self.model.commit,
-        started = self.since, ended = ended, journal = { done = self.done, unverified = self:doubts() },
-    }
-end
-
-function Journal:doubts()
-    local list = json.array {}
-    for path in pairs(self.unverified) do list[#list + 1] = path end
-    table.sort(list)
-    return list
-end
-
-function Journal:add(entry)
-    self.done[entry.path] = {
-        size = entry.size, sha256 = entry.sha256, blob = entry.blob,
-        part_size = entry.part_size, parts = entry.parts and json.array(entry.parts),
-    }
-    self.unverified[entry.path] = nil
-    self.changed = true
-end
-
--- Writes what has changed, at most every few seconds and more rarely when it has grown large.
-function Journal:flush()
-    if not self.changed or sys.now() < self.due then return end
-    local body = self:text()
-    self.beat:set(body, true)
-    self.changed = false
-    self.due = sys.now() + JOURNAL_EVERY_S + #body / 1e6
-end
-
--- However the stage ends, the last heartbeat says so, unless `.complete` has the last word.
-function Journal:__close()
-    if self.completed then
-        self.beat:stop(false)
-    else
-        self.beat:set(self:text(task.stopped_by() and "stopped" or "failed"), false)
-        self.beat:stop(true)
-    end
-end
-
-local function open_journal(o, copy, model, plan, continued, earlier, since)
-    local journal = setmetatable({
-        owner = o.owner, model = model, since = iso(since), due = 0,
-        done = {}, unverified = earlier and earlier.unverified or {},
-    }, Journal)
-    for _, entry in ipairs(plan.kept) do
-        if entry.sha256 and not entry.verified then journal:add(entry) end
-    end
-    for _, path in ipairs(continued) do journal.unverified[path] = true end
-    journal.beat = copy:heartbeat(journal:text(), o.every)
-    journal.changed = false
-    return journal
 end
 
 -- ---- moving and checking ----
@@ -327,12 +108,13 @@ end
 -- Runs one transfer; files whose every byte went by us here are entries of the manifest, those that
 -- were continued have to be read back.
 local function run_transfer(o, journal, label, source, sink, files)
-    local wanted, entries, doubtful = by_path(files), {}, {}
+    local wanted, entries, doubtful = plans.by_path(files), {}, {}
     local result = transfer.run {
         label = label, source = source, sink = sink, files = files, heartbeat = journal.beat,
         memory = o.memory, parallel = o.parallel, part_size = o.part_size, stall = o.stall,
         on_files = function(list)
             for _, f in ipairs(list) do
+                journal.orphans[f.path] = f.orphans or nil
                 if not f.error and not f.continued then
                     local entry = entry_of(f, wanted[f.path])
                     entries[#entries + 1] = entry
@@ -358,7 +140,7 @@ end
 -- Moves what is missing, reads back what is doubtful, and fetches anew what turns out to be wrong.
 local function move_and_check(o, journal, plan, files)
     local model, copy = o.model, o.copy
-    local wanted = by_path(files)
+    local wanted = plans.by_path(files)
     local entries = plan.kept
     local report = { moved = 0, bytes = 0, seconds = 0, retries = 0, checked = #plan.check, failed = {} }
     local function add(result)
@@ -377,7 +159,7 @@ local function move_and_check(o, journal, plan, files)
     end
     if #check > 0 then
         log.info(("reading back %d files (%s) that an earlier run or another tool has put there"):format(
-            #check, units.format_size(total(check))))
+            #check, units.format_size(plans.total(check))))
         local result, done = run_transfer(o, journal, "check", copy:source(), { kind = "none" }, check)
         append(entries, done)
         for _, f in ipairs(result.failed) do again[#again + 1] = plain(wanted[f.path]) end
@@ -401,7 +183,8 @@ local function refuse_failed(failed, location)
     error(errors.new {
         code = "SomeFailed",
         message = ("%s: %d files failed (%s%s), so the copy is not marked complete; the reasons are above, "
-            .. "and running it again moves only what is missing"):format(location, #failed, table.concat(names, ", "), more),
+            .. "and running it again moves only what is missing"):format(
+                location, #failed, table.concat(names, ", "), more),
     }, 0)
 end
 
@@ -421,7 +204,7 @@ local function check_sizes(copy, files)
 end
 
 local function check_space(copy, plan)
-    local space, need = copy:space(), total(plan.move)
+    local space, need = copy:space(), plans.total(plan.move)
     if space and need > space then
         error(errors.new {
             code = "ENOSPC",
@@ -433,7 +216,7 @@ end
 
 local function warn_of_cap(copy, plan, cap)
     if not cap then return end
-    local after = copy:bytes_of_all() + total(plan.move)
+    local after = copy:bytes_of_all() + plans.total(plan.move)
     if after > cap then
         log.warn(("with this copy the models in the bucket are %s, over the soft cap of %s"):format(
             units.format_size(after), units.format_size(cap)))
@@ -449,8 +232,26 @@ local function write_complete(o, entries, report)
     report.entries = entries
 end
 
-local function seconds_of(started)
-    return started and text.iso_date(started)
+-- Takes over what an earlier run has left, and writes the first heartbeat.
+local function begin(o, plan, files, earlier)
+    local strangers = earlier and earlier.strangers or uploads.strangers(o.copy)
+    local same = earlier and earlier.commit == o.model.commit
+    local moving = plans.by_path(plan.move)
+    local ours = earlier and uploads.ours(o.copy, plans.by_path(files), strangers) or {}
+    local continued = uploads.continue(o.copy, same and moving or {}, ours)
+    local unverified = earlier and earlier.unverified or {}
+    for _, path in ipairs(continued) do unverified[path] = true end
+    return journals.open {
+        owner = o.owner, model = o.model, copy = o.copy, every = o.every, kept = plan.kept,
+        started = same and earlier.started or iso(o.copy:clock()),
+        unverified = unverified, strangers = strangers,
+    }
+end
+
+-- An upload whose beginning was answered too late was begun again: the first one is nobody's.
+local function remove_orphans(copy, journal)
+    if not next(journal.orphans) then return end
+    for _, upload in ipairs(uploads.ours(copy, journal.orphans, journal.strangers)) do copy:abort(upload) end
 end
 
 --- Stages a model; returns when `.complete` is written, or raises the reason why it is not.
@@ -476,39 +277,31 @@ function stage.run(options)
     o.owner = owners.here(o.job)
 
     local function report_of(r)
-        r.files, r.total = #files, total(files)
+        r.files, r.total = #files, plans.total(files)
         return r
     end
-    local there, manifest = copy:list(), read_manifest(copy)
-    if is_complete(manifest, model, files, there) and not o.verify then
-        return report_of { already = true, moved = 0, bytes = 0, seconds = 0, retries = 0 }
-    end
-    local earlier, finished = wait_for_others(copy, o.owner, o.wait)
-    if earlier then
+    local there, manifest
+    local function is_done()
         there, manifest = copy:list(), read_manifest(copy)
-        if finished and is_complete(manifest, model, files, there) then
-            return report_of { already = true, moved = 0, bytes = 0, seconds = 0, retries = 0 }
-        end
-        if earlier.commit ~= model.commit then
-            earlier = { done = earlier.done, unverified = earlier.unverified }
-        end
+        return is_complete(manifest, model, files, there)
     end
-    local since = seconds_of(earlier and earlier.started)
+    local nothing = { already = true, moved = 0, bytes = 0, seconds = 0, retries = 0 }
+    if is_done() and not o.verify then return report_of(nothing) end
+    local earlier = wait_for_others(copy, o.owner, o.wait, is_done)
+    if is_done() and not o.verify then return report_of(nothing) end
 
-    local plan = make_plan(files, there, copy, earlier, manifest, o.verify)
+    local plan = plans.make(files, there, copy, earlier, manifest, o.verify)
     check_space(copy, plan)
     warn_of_cap(copy, plan, o.soft_cap)
     if manifest then copy:remove_marker(marker.COMPLETE) end
-    local continued = continue_uploads(plan, copy, our_uploads(copy, files, since))
-    since = since or copy:clock()
     local entries, report
     do
-        local journal <close> = open_journal(o, copy, model, plan, continued, earlier, since)
+        local journal <close> = begin(o, plan, files, earlier)
         entries, report = move_and_check(o, journal, plan, files)
         refuse_failed(report.failed, copy.location)
         check_sizes(copy, files)
-        sweep_uploads(copy, files, since)
-        journal.completed = true
+        remove_orphans(copy, journal)
+        journal:complete()
     end
     write_complete(o, entries, report)
     return report_of(report)

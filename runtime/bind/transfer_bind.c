@@ -211,6 +211,8 @@ static void push_file(lua_State *L, const struct file *f)
     set_integer(L, "part_size", f->part_size);
     lua_pushboolean(L, f->continued);
     lua_setfield(L, -2, "continued");
+    lua_pushboolean(L, f->orphans);
+    lua_setfield(L, -2, "orphans");
     if (f->state == FILE_FAILED) {
         bind_push_error(L, &f->err, "transfer");
         lua_setfield(L, -2, "error");
@@ -227,7 +229,7 @@ static void push_file(lua_State *L, const struct file *f)
 }
 
 /* transfer:ended() -> list of files that have ended since the last call: { path, size, part_size,
- * continued, sha256, parts = { digest ... } } or, failed, { path, ..., error } */
+ * continued, orphans, sha256, parts = { digest ... } } or, failed, { path, ..., error } */
 static int l_ended(lua_State *L)
 {
     struct bound_transfer *b = check_transfer(L);

@@ -223,7 +223,7 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
         delay(w, r, now + retry_backoff_ms(r->attempts, draw(w)));
         return;
     }
-    if (atomic_load(&r->cancelled))
+    if (atomic_load(&r->cancelled) || (verdict == HTTP_RETRY && atomic_load(&w->stopping)))
         nc_err_set(&r->err, "Cancelled", "%s: cancelled", r->what);
     finish(r);
 }
@@ -299,13 +299,19 @@ static void cut_stalled(struct worker *w)
     }
 }
 
+static bool has_mail(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool mail = w->inbox != NULL;
+    pthread_mutex_unlock(&w->lock);
+    return mail;
+}
+
 static int wait_ms(struct worker *w)
 {
     int ms = w->active ? TICK_MS : 60 * 1000;
-    pthread_mutex_lock(&w->lock);
-    if (w->inbox) /* a hook has just submitted */
+    if (has_mail(w)) /* a hook has just submitted */
         ms = 0;
-    pthread_mutex_unlock(&w->lock);
     if (w->delayed) {
         uint64_t now = clock_ms();
         uint64_t due = w->delayed->start_after_ms;
@@ -335,7 +341,7 @@ static void *work(void *arg)
         if (atomic_load(&w->stopping)) {
             take_inbox(w);
             drop_cancelled(w, true);
-            if (!w->active && !w->delayed)
+            if (!w->active && !w->delayed && !has_mail(w))
                 return NULL;
         }
         curl_multi_poll(w->multi, NULL, 0, wait_ms(w), NULL);

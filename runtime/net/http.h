@@ -60,10 +60,12 @@ struct http_request {
     bool has_body; /* send a body even if it is empty */
     void *dest;    /* where a 2xx body of exactly dest_len bytes goes; NULL: into text */
     size_t dest_len;
-    bool ranged;           /* dest is bytes range_start.. of the file: only a 206 that says so */
-    uint64_t range_start;  /* will do */
-    size_t text_max;       /* most that is kept of any other body; 0: 64 KiB */
-    bool text_whole;       /* a body over text_max is a failure, instead of being cut */
+    bool ranged;          /* dest is bytes range_start.. of the file: only a 206 that says so */
+    uint64_t range_start; /* will do */
+    size_t text_max;      /* most that is kept of any other body; 0: 64 KiB */
+    bool text_whole;      /* a body over text_max is a failure, instead of being cut */
+    bool once; /* no second sending that attempts does not count: libcurl itself repeats a request
+                  when a connection that was used before turns out dead, so take a new one */
     unsigned attempts_max; /* 0: 5 */
     uint32_t give_up_ms; /* no new attempt later than this where nobody ever answered; 0: 12,000 */
     uint32_t stall_ms;   /* 0: 30,000 */

@@ -199,7 +199,7 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)DOWN_BUFFER);
-    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
@@ -260,7 +260,9 @@ static const struct curl_kind {
     {CURLE_SSL_ISSUER_ERROR, "TlsFailed", false,
      "set AWS_CA_BUNDLE or SSL_CERT_FILE to the CA that signed it"},
     {CURLE_URL_MALFORMAT, "Usage", false, "check the address"},
-    {CURLE_UNSUPPORTED_PROTOCOL, "Usage", false, "check the address"},
+    {CURLE_UNSUPPORTED_PROTOCOL, "NetworkError",
+     true, /* "HTTP/0.9": other schemes never get here */
+     "what answers there speaks no HTTP: check the address"},
     {CURLE_OUT_OF_MEMORY, "ENOMEM", false, "give it more memory"},
     {CURLE_PARTIAL_FILE, "ShortBody", true, "the server cut the answer short"},
 };
@@ -315,7 +317,8 @@ bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
     curl_off_t down = 0, up = 0;
     curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
     curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &up);
-    if (down + up - t->window_bytes >= STALL_LEAST_BYTES) {
+    curl_off_t moved = down + up - t->window_bytes;
+    if (moved >= STALL_LEAST_BYTES || moved < 0) { /* less: libcurl began again by itself */
         t->window_bytes = down + up;
         t->window_ms = now_ms;
     }

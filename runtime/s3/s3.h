@@ -70,10 +70,10 @@ struct s3_request {
     char what[160]; /* "GET s3://bucket/key", for messages */
     /* SHA-256 of the body in hex, set by the owner where it knows it; "": computed when needed. */
     char payload_hash[SHA256_HEX_SIZE + 8];
-    char md5[MD5_BASE64_SIZE];  /* of the body, where the client wants it */
-    char host[URL_HOST_SIZE]; /* of this attempt */
-    char *redirect;           /* another address to use, from a 302 or 307; owned */
-    bool bare;                /* ... which gets no signature */
+    char md5[MD5_BASE64_SIZE]; /* of the body, where the client wants it */
+    char host[URL_HOST_SIZE];  /* of this attempt */
+    char *redirect;            /* another address to use, from a 302 or 307; owned */
+    bool bare;                 /* ... which gets no signature */
     bool skew_corrected;
     unsigned keys_generation; /* of this attempt */
 };

@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-enum { SMALLEST_BITS = 14 };
+enum { SMALLEST_BITS = 14, HEAD = 64 /* before the data; a cache line */ };
 
-struct buffers_free {
-    struct buffers_free *next;
-    size_t len; /* bytes of it that may have been touched */
+struct buffer {
+    struct buffer *next;
+    size_t touched; /* bytes of it that may be resident: the longest part it ever held */
 };
 
 void buffers_init(struct buffers *b, uint64_t budget)
@@ -22,22 +22,31 @@ static unsigned class_of(size_t len)
     return bits - SMALLEST_BITS;
 }
 
+static struct buffer *pop(struct buffers *b, unsigned class)
+{
+    struct buffer *f = b->free[class];
+    if (f) {
+        b->free[class] = f->next;
+        b->kept -= f->touched;
+    }
+    return f;
+}
+
 /* Frees what is kept until `room` more bytes fit the budget beside the rest. */
 static void shrink(struct buffers *b, size_t room)
 {
-    for (unsigned i = BUFFERS_CLASSES; i-- && b->kept && b->used + b->kept + room > b->budget;) {
-        while (b->free[i] && b->used + b->kept + room > b->budget) {
-            struct buffers_free *f = b->free[i];
-            b->free[i] = f->next;
-            b->kept -= f->len;
-            free(f);
-        }
+    for (unsigned i = BUFFERS_CLASSES; i-- && b->kept;) {
+        while (b->free[i] && b->used + b->kept + room > b->budget)
+            free(pop(b, i));
     }
 }
 
 void buffers_free(struct buffers *b)
 {
-    shrink(b, b->budget);
+    for (unsigned i = 0; i < BUFFERS_CLASSES; i++) {
+        while (b->free[i])
+            free(pop(b, i));
+    }
 }
 
 bool buffers_have(const struct buffers *b, size_t len)
@@ -48,27 +57,22 @@ bool buffers_have(const struct buffers *b, size_t len)
 char *buffers_take(struct buffers *b, size_t len)
 {
     unsigned i = class_of(len);
-    struct buffers_free *f = b->free[i];
-    if (f) {
-        b->free[i] = f->next;
-        b->kept -= f->len;
-    } else {
-        shrink(b, len);
-        f = malloc((size_t)1 << (i + SMALLEST_BITS));
-        if (!f)
-            return NULL;
-    }
-    b->used += len;
-    return (char *)f;
+    struct buffer *f = pop(b, i);
+    size_t room = f && f->touched > len ? f->touched : len;
+    shrink(b, room);
+    if (!f && !(f = malloc(HEAD + ((size_t)1 << (i + SMALLEST_BITS)))))
+        return NULL;
+    f->touched = room;
+    b->used += room;
+    return (char *)f + HEAD;
 }
 
-void buffers_give(struct buffers *b, char *data, size_t len)
+void buffers_give(struct buffers *b, char *data)
 {
-    struct buffers_free *f = (struct buffers_free *)(void *)data;
-    unsigned i = class_of(len);
-    b->used -= len;
-    f->len = len;
+    struct buffer *f = (struct buffer *)(void *)(data - HEAD);
+    unsigned i = class_of(f->touched);
+    b->used -= f->touched;
+    b->kept += f->touched;
     f->next = b->free[i];
     b->free[i] = f;
-    b->kept += len;
 }

@@ -11,20 +11,19 @@
 #define BUFFERS_CLASSES 40
 
 struct buffers {
-    uint64_t budget;                            /* bytes */
-    uint64_t used;                              /* in buffers that are out */
-    uint64_t kept;                              /* in buffers that wait to be used again */
-    struct buffers_free *free[BUFFERS_CLASSES]; /* by power of two */
+    uint64_t budget;                      /* bytes */
+    uint64_t used;                        /* touched in buffers that are out */
+    uint64_t kept;                        /* touched in buffers that wait to be used again */
+    struct buffer *free[BUFFERS_CLASSES]; /* by power of two */
 };
 
 void buffers_init(struct buffers *b, uint64_t budget);
-void buffers_free(struct buffers *b);
+void buffers_free(struct buffers *b); /* all have been given back */
 
 /* True where len more bytes fit the budget. */
 bool buffers_have(const struct buffers *b, size_t len);
 /* len bytes, or NULL (no memory). Ask buffers_have first. */
 char *buffers_take(struct buffers *b, size_t len);
-/* Back, with the length it was taken for. */
-void buffers_give(struct buffers *b, char *data, size_t len);
+void buffers_give(struct buffers *b, char *data);
 
 #endif

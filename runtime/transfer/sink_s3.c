@@ -107,6 +107,7 @@ static enum http_verdict read_upload_id(struct s3_request *r)
     }
     free(d->file->upload_id);
     d->file->upload_id = id;
+    d->file->orphans |= r->http.attempts > 1; /* an earlier one may have got through unheard */
     return HTTP_OK;
 }
 
@@ -121,6 +122,7 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
     url_query_add(&r->query, "uploads", "");
     add_digest(r, f);
     r->http.has_body = true;
+    r->http.once = true;
     r->read = read_upload_id;
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;

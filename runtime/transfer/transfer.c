@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ enum {
     PART_GIVE_UP_MS = 120 * 1000,
     TRIES = 2,                /* a file whose bytes are wrong is fetched once more */
     DIGEST_BLOCK = 64 * 1024, /* stays in a core's cache */
+    HANDS_MOST = 16, /* threads for local work: as many reads of a network file system at once */
 };
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
@@ -36,7 +38,10 @@ struct transfer {
     _Atomic uint64_t bytes_in, bytes_out, retries;
 
     pthread_mutex_t lock; /* guards all below and every file and part */
-    pthread_cond_t rest;
+    pthread_cond_t rest;  /* at_rest has become true */
+    pthread_cond_t news;  /* for a hand: there may be something to do */
+    pthread_t hands[HANDS_MOST];
+    unsigned hands_count;
     struct buffers buffers;
     struct file **files; /* all, owned */
     size_t count, room;
@@ -95,6 +100,7 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
     buffers_init(&t->buffers, memory);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->rest, NULL);
+    pthread_cond_init(&t->news, NULL);
     *out = t;
     return 0;
 }
@@ -132,6 +138,8 @@ void transfer_free(struct transfer *t)
         while (!t->at_rest)
             pthread_cond_wait(&t->rest, &t->lock);
         pthread_mutex_unlock(&t->lock);
+        for (unsigned i = 0; i < t->hands_count; i++)
+            pthread_join(t->hands[i], NULL);
     }
     while (t->live)
         release(t, t->live);
@@ -142,6 +150,7 @@ void transfer_free(struct transfer *t)
     t->sink->free(t->sink);
     buffers_free(&t->buffers);
     pthread_cond_destroy(&t->rest);
+    pthread_cond_destroy(&t->news);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -220,6 +229,18 @@ int transfer_has_part(struct file *f, uint32_t index, const char *etag)
     return 0;
 }
 
+/* Lets go of the lock for slow work. Whatever else there is to do, another hand may see to. */
+static void step_out(struct transfer *t)
+{
+    pthread_cond_signal(&t->news);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void step_in(struct transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+}
+
 /* ---- lists; the lock is held in all that follows unless it says otherwise ---- */
 
 static void add_chore(struct transfer *t, struct file *f, enum file_state state)
@@ -274,7 +295,7 @@ static void release(struct transfer *t, struct part *p)
         t->live = p->live_next;
     if (p->live_next)
         p->live_next->live_prev = p->live_prev;
-    buffers_give(&t->buffers, p->data, p->len);
+    buffers_give(&t->buffers, p->data);
     free(p);
 }
 
@@ -374,14 +395,19 @@ static void fail_file(struct transfer *t, struct file *f, const struct nc_err *w
     leave_when_idle(t, f);
 }
 
-/* Everything as before the first part, to fetch the file once more. */
-static void start_over(struct transfer *t, struct file *f)
+/* The sink has removed what it had: those bytes are not done. */
+static void forget_parts(struct transfer *t, struct file *f)
 {
     for (uint32_t i = 0; i < f->parts; i++) {
         if (f->etags[i][0])
             t->bytes_done -= plan_part_len(f->size, f->part_size, i);
         f->etags[i][0] = f->digests[i][0] = '\0';
     }
+}
+
+/* Everything as before the first part, to fetch the file once more. */
+static void start_over(struct transfer *t, struct file *f)
+{
     free(f->upload_id);
     f->upload_id = NULL;
     forget(t, f);
@@ -502,9 +528,9 @@ static void hash_in_order(struct transfer *t, struct file *f)
         struct part *p = f->in_flight[f->hashed];
         if (!p || !p->fetched)
             break;
-        pthread_mutex_unlock(&t->lock);
+        step_out(t);
         add_to_file(f, p->data, p->len);
-        pthread_mutex_lock(&t->lock);
+        step_in(t);
         part_hashed(t, p);
     }
     f->hashing = false;
@@ -576,7 +602,7 @@ static struct part *claim(struct transfer *t)
     struct part *p = data ? calloc(1, sizeof *p) : NULL;
     if (!p) {
         if (data)
-            buffers_give(&t->buffers, data, len);
+            buffers_give(&t->buffers, data);
         if (!t->busy) { /* nobody will give anything back */
             struct nc_err err;
             nc_err_set(&err, "ENOMEM", "%s: out of memory for a part of %zu bytes", f->path, len);
@@ -652,10 +678,10 @@ static void begin_in_sink(struct transfer *t, struct file *f, struct part *p)
     f->busy++;
     t->busy++;
     if (t->sink->local)
-        pthread_mutex_unlock(&t->lock);
+        step_out(t);
     enum op op = p ? t->sink->store(t->sink, p, &err) : do_chore(t, f, &err);
     if (t->sink->local)
-        pthread_mutex_lock(&t->lock);
+        step_in(t);
     if (op == OP_BEGUN)
         return;
     const struct nc_err *failed = op == OP_FAILED ? &err : NULL;
@@ -671,10 +697,10 @@ static void begin_fetch(struct transfer *t, struct part *p)
     p->file->busy++;
     t->busy++;
     if (t->source->local)
-        pthread_mutex_unlock(&t->lock);
+        step_out(t);
     enum op op = t->source->fetch(t->source, p, &err);
     if (t->source->local)
-        pthread_mutex_lock(&t->lock);
+        step_in(t);
     if (op != OP_BEGUN)
         fetch_over(t, p, op == OP_FAILED ? &err : NULL);
 }
@@ -689,10 +715,9 @@ static bool step(struct transfer *t)
         return true;
     }
     p = claim(t);
-    if (!p)
-        return false;
-    begin_fetch(t, p);
-    return true;
+    if (p)
+        begin_fetch(t, p);
+    return p || (t->chores && !t->stopping); /* a file was begun that has no part to fetch */
 }
 
 static bool all_over(const struct transfer *t)
@@ -706,19 +731,63 @@ static void enter(struct transfer *t)
     t->inside++;
 }
 
-/* Begins what can be begun, sees whether all is over, and lets go of the lock. */
-static void leave(struct transfer *t)
+static void rest_when_over(struct transfer *t)
 {
-    while (step(t))
-        ;
     t->inside--;
     if (!t->inside && !t->busy && !t->at_rest && (t->stopping || all_over(t))) {
         t->at_rest = true;
         if (t->ended)
             t->ended(t->arg);
         pthread_cond_broadcast(&t->rest);
+        pthread_cond_broadcast(&t->news);
+    }
+}
+
+/* Begins what can be begun, sees whether all is over, and lets go of the lock. */
+static void leave(struct transfer *t)
+{
+    while (step(t))
+        ;
+    rest_when_over(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* A thread for local work. It misses none: what there is to do changes only under the lock, by
+ * threads that then go on themselves until they find no more, and call another before they are
+ * away. */
+static void *lend_hand(void *arg)
+{
+    struct transfer *t = arg;
+    pthread_mutex_lock(&t->lock);
+    while (!t->at_rest) {
+        t->inside++;
+        while (step(t))
+            ;
+        rest_when_over(t);
+        if (!t->at_rest)
+            pthread_cond_wait(&t->news, &t->lock);
     }
     pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* One will do; signals are the main thread's. */
+static void call_hands(struct transfer *t)
+{
+    sigset_t all, before;
+    int rc = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (t->hands_count < HANDS_MOST && t->hands_count < t->parallel && rc == 0) {
+        rc = pthread_create(&t->hands[t->hands_count], NULL, lend_hand, t);
+        t->hands_count += rc == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!t->hands_count) {
+        struct nc_err err;
+        nc_err_sys(&err, rc, "starting the threads of a transfer");
+        stop(t, &err);
+    }
 }
 
 static void op_over(struct transfer *t, struct file *f)
@@ -743,7 +812,14 @@ void transfer_start(struct transfer *t)
         qsort(t->files, t->count, sizeof t->files[0], by_size);
     t->started = true;
     t->moved_ms = clock_ms();
-    leave(t);
+    if (!t->source->local && !t->sink->local) {
+        leave(t);
+        return;
+    }
+    if (t->count)
+        call_hands(t);
+    rest_when_over(t);
+    pthread_mutex_unlock(&t->lock);
 }
 
 void transfer_cancel(struct transfer *t)
@@ -796,10 +872,10 @@ static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *
     bool its_turn = wanted && !f->continued && !f->hashing && f->hashed == p->index;
     if (wanted) {
         f->hashing |= its_turn;
-        pthread_mutex_unlock(&t->lock);
+        step_out(t);
         if (digest_part(t, p, its_turn, &no_memory))
             err = &no_memory;
-        pthread_mutex_lock(&t->lock);
+        step_in(t);
         f->hashing &= !its_turn;
     }
     part_fetched(t, p, its_turn, err);
@@ -844,6 +920,7 @@ static void file_left(struct transfer *t, struct file *f)
 {
     free(f->in_flight);
     f->in_flight = NULL;
+    forget_parts(t, f);
     if (f->again)
         start_over(t, f);
     else

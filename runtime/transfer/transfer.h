@@ -17,8 +17,10 @@
  * cancelled job has already stored stays, so that the next run can go on from there.
  *
  * Threads: the caller's thread makes, starts, watches and frees a transfer; all else happens on the
- * HTTP pool's workers. A source or sink is a vtable of calls that begin something; the end of it is
- * reported by one of the transfer_*_ended functions, at once or from a worker.
+ * HTTP pool's workers and, where one end is local, on threads of the transfer's own, so that
+ * reading and writing files goes on beside each other and never in the caller's thread. A source or
+ * sink is a vtable of calls that begin something; the end of it is reported by one of the
+ * transfer_*_ended functions, at once or from a worker.
  */
 #ifndef NC_TRANSFER_TRANSFER_H
 #define NC_TRANSFER_TRANSFER_H
@@ -61,7 +63,8 @@ struct file {
     bool continued; /* some parts were stored by an earlier run: not hashed here */
     bool hashing;   /* a worker is at it */
     bool failing;
-    bool again; /* start over once the sink has left it */
+    bool orphans; /* the sink may have begun more than it knows of */
+    bool again;   /* start over once the sink has left it */
     uint8_t tries;
     uint32_t next;   /* part to claim next */
     uint32_t hashed; /* parts hashed, in order */
@@ -142,8 +145,8 @@ struct transfer_options {
     unsigned parallel;  /* parts in flight, both directions together; 0: by CPUs */
     uint64_t part_size; /* 0: by file size */
     uint32_t stall_ms;  /* a part's request that moves nothing for so long is cut; 0: 30,000 */
-    void (*ended)(void *arg); /* once, on a worker or in transfer_start: everything has come to
-                                 rest. May only signal. */
+    void (*ended)(void *arg); /* once, on any thread: everything has come to rest. May only
+                                 signal. */
     void *arg;
 };
 
@@ -165,6 +168,7 @@ struct file *transfer_add(struct transfer *t, const char *path, uint64_t size, c
 /* Before the start: file is continued under upload_id; its stored parts have these ETags. */
 int transfer_continue(struct file *file, const char *upload_id, struct nc_err *err);
 int transfer_has_part(struct file *file, uint32_t index, const char *etag);
+/* Where threads can't be had, the job ends at once with that reason. */
 void transfer_start(struct transfer *t);
 /* Ends soon, by `ended`; what was stored stays. */
 void transfer_cancel(struct transfer *t);

@@ -56,9 +56,33 @@ describe("staging a checkpoint", function()
         local code, answer = staging.curl(server.env, "POST", "models/tiny/" .. staging.SHARD .. "?uploads=")
         assert.equal(0, code)
         local id = answer:match "<UploadId>(.-)</UploadId>"
-        helper.sh "sleep 6" -- older than the slack that clocks are given
         assert.equal(0, (staging.run(server.env)))
         assert.equal(id, staging.uploads(server)[1].id)
+    end)
+
+    it("tells a stranger's upload from its own also after a run that was killed", function()
+        local hub = staging.hub()
+        local server <close> = helper.server { hub = hub, rate = 8 << 20 }
+        local code, answer = staging.curl(server.env, "POST", "models/tiny/" .. staging.SHARD .. "?uploads=")
+        assert.equal(0, code)
+        local id = answer:match "<UploadId>(.-)</UploadId>"
+        local first <close> = staging.start(server.env, "part_size=5MiB")
+        helper.eventually(60, "an upload of ours", function() return #staging.uploads(server) > 1 end)
+        first:kill "KILL"
+        first:wait(10)
+        assert.equal(0, (staging.run(server.env, "part_size=5MiB")))
+        local left = staging.uploads(server)
+        assert.equal(1, #left)
+        assert.equal(id, left[1].id)
+    end)
+
+    it("removes the upload whose beginning was answered too late", function()
+        local hub = staging.hub()
+        local server <close> = helper.server { hub = hub,
+            faults = { "POST * op=CreateMultipartUpload nth=1 lost-answer" } }
+        assert.equal(0, (staging.run(server.env, "part_size=5MiB")))
+        assert.equal(0, #staging.uploads(server))
+        staging.assert_staged(server.env, hub)
     end)
 
     it("refuses a shard with one flipped byte by name, without a marker", function()

@@ -1,0 +1,57 @@
+#include "bind/require.h"
+
+#include <string.h>
+
+#include "base/embed.h"
+#include "bind/bind.h"
+
+#define MODULE(area) {"nc.core." #area, luaopen_nc_##area},
+static const luaL_Reg core_modules[] = {BIND_AREAS(MODULE){NULL, NULL}};
+
+int bind_load_embedded(lua_State *L, const char *name)
+{
+    for (uint64_t i = 0; i < embed_count; i++) {
+        const struct embed_file *f = &embed_files[i];
+        if (strcmp(f->name, name) == 0) {
+            const char *path = luaL_gsub(L, name, ".", "/");
+            lua_pushfstring(L, "@lua/%s.lua", path);
+            if (luaL_loadbufferx(L, f->start, (size_t)(f->end - f->start), lua_tostring(L, -1),
+                                 "t"))
+                return lua_error(L);
+            lua_rotate(L, -3, 1);
+            lua_pop(L, 2);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int search_embedded(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    if (!bind_load_embedded(L, name)) {
+        lua_pushfstring(L, "no module '%s' in this binary", name);
+        return 1;
+    }
+    lua_pushliteral(L, ":embedded:");
+    return 2;
+}
+
+void bind_set_up_require(lua_State *L)
+{
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+    luaL_setfuncs(L, core_modules, 0);
+    lua_getglobal(L, "package");
+    lua_pushliteral(L, "");
+    lua_setfield(L, -2, "path");
+    lua_pushliteral(L, "");
+    lua_setfield(L, -2, "cpath");
+    lua_getfield(L, -1, "searchers");
+    for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i >= 2; i--) {
+        lua_rawgeti(L, -1, i);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_pushcfunction(L, search_embedded);
+    lua_rawseti(L, -2, 2);
+    lua_pop(L, 3);
+}

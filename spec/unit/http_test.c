@@ -1,0 +1,823 @@
+/* The HTTP pool against a server in this process that does, by path, what servers do in the field.
+ */
+#include "net/http.h"
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "unit.h"
+
+enum { BODY = 4000, LARGE = 3 * 1024 * 1024, HANG_MS = 20 * 1000 };
+
+/* ---- the server ---- */
+
+struct call {
+    int fd;
+    unsigned nth;     /* request to this path, from 1 */
+    unsigned on_conn; /* request on this connection, from 1 */
+    char method[16], path[64], range[64];
+    size_t body_len; /* announced */
+    size_t got;      /* read of it */
+    bool intact;     /* and as it was sent */
+};
+
+static int listener;
+static unsigned short port;
+static char body[LARGE];
+static atomic_bool closing; /* handlers that only wait go home */
+static atomic_uint connections;
+
+static void say(int fd, const char *text)
+{
+    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
+}
+
+static void say_body(int fd, size_t from, size_t len)
+{
+    while (len) {
+        ssize_t n = send(fd, body + from, len, MSG_NOSIGNAL);
+        if (n <= 0)
+            return;
+        from += (size_t)n;
+        len -= (size_t)n;
+    }
+}
+
+static void say_length(int fd, const char *status, size_t len)
+{
+    char head[128];
+    snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Length: %zu\r\n\r\n", status, len);
+    say(fd, head);
+}
+
+/* Until the other side closes, or the test is over. */
+static void linger(int fd)
+{
+    char c;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (!atomic_load(&closing)) {
+        if (poll(&p, 1, 50) == 1 && recv(fd, &c, 1, 0) <= 0)
+            return;
+    }
+}
+
+static bool whole(struct call *c)
+{
+    say_length(c->fd, "200 OK", BODY);
+    if (strcmp(c->method, "HEAD") != 0)
+        say_body(c->fd, 0, BODY);
+    return true;
+}
+
+static bool cut_once(struct call *c)
+{
+    say_length(c->fd, "200 OK", BODY);
+    say_body(c->fd, 0, c->nth == 1 ? 100 : BODY);
+    return c->nth > 1;
+}
+
+static bool cut(struct call *c)
+{
+    say_length(c->fd, "200 OK", BODY);
+    say_body(c->fd, 0, 100);
+    return false;
+}
+
+static bool chunks_cut(struct call *c)
+{
+    say(c->fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    return false;
+}
+
+static bool chunks(struct call *c)
+{
+    say(c->fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Name:  two words \t\r\n\r\n"
+               "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
+    return true;
+}
+
+static bool head_cut(struct call *c)
+{
+    say(c->fd, "HTTP/1.1 200 OK\r\nConte");
+    return false;
+}
+
+static bool garbage(struct call *c)
+{
+    say(c->fd, "SSH-2.0-OpenSSH_9.2\r\n");
+    return false;
+}
+
+static bool nothing(struct call *c)
+{
+    (void)c;
+    return false;
+}
+
+static bool too_long(struct call *c)
+{
+    say_length(c->fd, "200 OK", BODY + 1);
+    say_body(c->fd, 0, BODY + 1);
+    return true;
+}
+
+static bool too_short(struct call *c)
+{
+    say_length(c->fd, "200 OK", BODY - 1);
+    say_body(c->fd, 0, BODY - 1);
+    return true;
+}
+
+static bool range(struct call *c)
+{
+    say(c->fd, "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 1000-4999/9000\r\n"
+               "Content-Length: 4000\r\n\r\n");
+    say_body(c->fd, 1000, BODY);
+    return true;
+}
+
+static bool other_range(struct call *c)
+{
+    say(c->fd, "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-3999/9000\r\n"
+               "Content-Length: 4000\r\n\r\n");
+    say_body(c->fd, 0, BODY);
+    return true;
+}
+
+static bool no_range(struct call *c)
+{
+    say_length(c->fd, "206 Partial Content", BODY);
+    say_body(c->fd, 1000, BODY);
+    return true;
+}
+
+static bool stall(struct call *c)
+{
+    say_length(c->fd, "200 OK", BODY);
+    say_body(c->fd, 0, 100);
+    linger(c->fd);
+    return false;
+}
+
+static bool silent(struct call *c)
+{
+    linger(c->fd);
+    return false;
+}
+
+/* step bytes every 100 ms. */
+static bool trickle(struct call *c, size_t step)
+{
+    say_length(c->fd, "200 OK", BODY);
+    for (size_t at = 0; at < BODY && !atomic_load(&closing); at += step) {
+        say_body(c->fd, at, BODY - at < step ? BODY - at : step);
+        usleep(100 * 1000);
+    }
+    return true;
+}
+
+static bool too_slow(struct call *c)
+{
+    return trickle(c, 50);
+}
+
+static bool slow(struct call *c)
+{
+    return trickle(c, 200);
+}
+
+static bool busy_once(struct call *c)
+{
+    if (c->nth > 1)
+        return whole(c);
+    say(c->fd, "HTTP/1.1 503 Slow Down\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
+    return true;
+}
+
+static bool broken(struct call *c)
+{
+    say_length(c->fd, "500 Internal Server Error", 0);
+    return true;
+}
+
+static bool refused(struct call *c)
+{
+    say_length(c->fd, "403 Forbidden", 10);
+    say_body(c->fd, 0, 10);
+    return true;
+}
+
+/* Every connection ends at its second request, of which no more than the head is read. */
+static bool drops_second(struct call *c)
+{
+    if (c->on_conn > 1)
+        return false;
+    return whole(c);
+}
+
+static bool continued(struct call *c)
+{
+    say(c->fd, "HTTP/1.1 100 Continue\r\nX-Name: early\r\n\r\n");
+    return whole(c);
+}
+
+static const struct route {
+    const char *path;
+    bool (*serve)(struct call *);
+    bool unread; /* the request's body stays unread on a second request */
+} routes[] = {
+    {"/whole", whole, false},
+    {"/cut-once", cut_once, false},
+    {"/cut", cut, false},
+    {"/chunks-cut", chunks_cut, false},
+    {"/chunks", chunks, false},
+    {"/head-cut", head_cut, false},
+    {"/garbage", garbage, false},
+    {"/nothing", nothing, false},
+    {"/too-long", too_long, false},
+    {"/too-short", too_short, false},
+    {"/range", range, false},
+    {"/other-range", other_range, false},
+    {"/no-range", no_range, false},
+    {"/stall", stall, false},
+    {"/silent", silent, false},
+    {"/too-slow", too_slow, false},
+    {"/slow", slow, false},
+    {"/busy-once", busy_once, false},
+    {"/broken", broken, false},
+    {"/refused", refused, false},
+    {"/continued", continued, false},
+    {"/drops-second", drops_second, true},
+};
+enum { ROUTES = sizeof routes / sizeof routes[0] };
+static atomic_uint hits[ROUTES];
+static atomic_uint whole_bodies, other_bodies;
+
+static size_t read_head(int fd, char *head, size_t size)
+{
+    size_t n = 0;
+    while (n + 1 < size && recv(fd, head + n, 1, 0) == 1) {
+        head[++n] = '\0';
+        if (n >= 4 && strcmp(head + n - 4, "\r\n\r\n") == 0)
+            return n;
+    }
+    return 0;
+}
+
+static void read_body(struct call *c)
+{
+    char block[16384];
+    c->intact = true;
+    while (c->got < c->body_len) {
+        size_t want = c->body_len - c->got < sizeof block ? c->body_len - c->got : sizeof block;
+        ssize_t n = recv(c->fd, block, want, 0);
+        if (n <= 0)
+            break;
+        c->intact = c->intact && memcmp(block, body + c->got, (size_t)n) == 0;
+        c->got += (size_t)n;
+    }
+    bool right = c->intact && c->got == c->body_len;
+    atomic_fetch_add(right ? &whole_bodies : &other_bodies, 1);
+}
+
+static void *converse(void *arg)
+{
+    struct call c = {.fd = (int)(intptr_t)arg};
+    char head[4096];
+    bool more = true;
+    while (more && read_head(c.fd, head, sizeof head)) {
+        const char *length = strcasestr(head, "\r\ncontent-length:");
+        sscanf(head, "%15s %63s", c.method, c.path);
+        c.body_len = length ? strtoull(strchr(length, ':') + 1, NULL, 10) : 0;
+        c.got = 0;
+        c.on_conn++;
+        for (unsigned i = 0; i < ROUTES; i++) {
+            if (strcmp(routes[i].path, c.path) != 0)
+                continue;
+            c.nth = atomic_fetch_add(&hits[i], 1) + 1;
+            if (c.body_len && !(routes[i].unread && c.on_conn > 1))
+                read_body(&c);
+            more = routes[i].serve(&c);
+        }
+    }
+    close(c.fd);
+    return NULL;
+}
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        int fd = accept(listener, NULL, NULL);
+        if (fd < 0)
+            return NULL;
+        pthread_t thread;
+        int one = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        atomic_fetch_add(&connections, 1);
+        pthread_create(&thread, NULL, converse, (void *)(intptr_t)fd);
+        pthread_detach(thread);
+    }
+}
+
+static unsigned hits_of(const char *path)
+{
+    for (unsigned i = 0; i < ROUTES; i++) {
+        if (strcmp(routes[i].path, path) == 0)
+            return atomic_load(&hits[i]);
+    }
+    return 0;
+}
+
+static void forget_hits(void)
+{
+    for (unsigned i = 0; i < ROUTES; i++)
+        atomic_store(&hits[i], 0);
+    atomic_store(&whole_bodies, 0);
+    atomic_store(&other_bodies, 0);
+    atomic_store(&connections, 0);
+}
+
+/* ---- the client ---- */
+
+struct ask {
+    struct http_request http; /* first */
+    const char *path;
+    char dest[BODY];
+    _Atomic uint64_t moved;
+    unsigned rounds; /* submitted again from done so often */
+    atomic_uint dones;
+    sem_t done;
+    uint64_t began_ms, took_ms;
+};
+
+static struct http_pool *pool;
+
+static int prepare(struct http_request *r)
+{
+    struct ask *a = (struct ask *)r;
+    http_request_reset(r);
+    buf_printf(&r->url, "http://127.0.0.1:%u%s", port, a->path);
+    http_add_header(r, "X-Empty", "");
+    return 0;
+}
+
+static enum http_verdict judge(struct http_request *r)
+{
+    if (r->status == 200 || r->status == 206)
+        return HTTP_OK;
+    nc_err_set(&r->err, "Status", "%s: %d", r->what, r->status);
+    r->err.retryable = retry_status(r->status);
+    return r->err.retryable ? HTTP_RETRY : HTTP_FAILED;
+}
+
+static enum http_verdict always_again(struct http_request *r)
+{
+    (void)r;
+    return HTTP_AGAIN;
+}
+
+static void done(struct http_request *r)
+{
+    struct ask *a = (struct ask *)r;
+    atomic_fetch_add(&a->dones, 1);
+    if (a->rounds) {
+        a->rounds--;
+        http_submit(pool, r);
+        return;
+    }
+    a->took_ms = clock_ms() - a->began_ms;
+    sem_post(&a->done);
+}
+
+static const struct http_hooks hooks = {prepare, judge, done};
+static const struct http_hooks again_hooks = {prepare, always_again, done};
+
+/* Zeroed but for what all tests want. */
+static struct ask *new_ask(const char *path)
+{
+    struct ask *a = calloc(1, sizeof *a);
+    http_request_init(&a->http, &hooks);
+    a->path = path;
+    a->http.method = "GET";
+    a->http.what = path;
+    a->http.moved = &a->moved;
+    a->http.attempts_max = 1;
+    sem_init(&a->done, 0, 0);
+    return a;
+}
+
+static struct ask *into_dest(const char *path)
+{
+    struct ask *a = new_ask(path);
+    a->http.dest = a->dest;
+    a->http.dest_len = sizeof a->dest;
+    return a;
+}
+
+static struct ask *a_range(const char *path)
+{
+    struct ask *a = into_dest(path);
+    a->http.ranged = true;
+    a->http.range_start = 1000;
+    return a;
+}
+
+static struct ask *submit(struct ask *a)
+{
+    a->began_ms = clock_ms();
+    http_submit(pool, &a->http);
+    return a;
+}
+
+static void wait_for(struct ask *a)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += HANG_MS / 1000;
+    if (sem_timedwait(&a->done, &until)) {
+        printf("not ok - %s: no end within %d ms\n", a->path, HANG_MS);
+        fflush(stdout);
+        abort();
+    }
+}
+
+#define WAIT_UNTIL(condition)                                                                      \
+    for (uint64_t began_ms = clock_ms(); !(condition) && clock_ms() - began_ms < HANG_MS;)         \
+    usleep(1000)
+
+static void drop(struct ask *a)
+{
+    http_request_free(&a->http);
+    sem_destroy(&a->done);
+    free(a);
+}
+
+static struct ask *run(struct ask *a)
+{
+    forget_hits();
+    wait_for(submit(a));
+    return a;
+}
+
+static bool arrived(const struct ask *a, size_t from)
+{
+    return !a->http.failed && a->http.received == BODY && memcmp(a->dest, body + from, BODY) == 0 &&
+           a->moved == BODY;
+}
+
+static bool failed(const struct ask *a, const char *code)
+{
+    if (a->http.failed && strcmp(a->http.err.code, code) == 0 && a->moved == 0)
+        return true;
+    printf("# %s: %s: %s, moved %llu\n", a->path, a->http.err.code, a->http.err.message,
+           (unsigned long long)a->moved);
+    return false;
+}
+
+/* ---- answers ---- */
+
+static void test_answers(void)
+{
+    char value[64];
+    struct ask *a = run(into_dest("/whole"));
+    CHECK(arrived(a, 0) && a->http.attempts == 1, "a whole body arrives, and is counted once");
+    drop(a);
+    a = run(new_ask("/chunks"));
+    CHECK(!a->http.failed && strcmp(buf_str(&a->http.text), "hello world") == 0, "so do chunks");
+    CHECK(http_header(&a->http, "x-name", value, sizeof value) && strcmp(value, "two words") == 0,
+          "a header is found by its name in lower case, without blanks around it");
+    CHECK(!http_header(&a->http, "x-nam", value, sizeof value) &&
+              !http_header(&a->http, "x-name", value, 9),
+          "but by no other name, and not where it does not fit");
+    CHECK(a->moved == 0, "text is not counted as moved");
+    drop(a);
+    a = run(into_dest("/continued"));
+    CHECK(arrived(a, 0) && !http_header(&a->http, "x-name", value, sizeof value),
+          "what comes before the answer is forgotten");
+    drop(a);
+    a = new_ask("/whole");
+    a->http.text_max = 100;
+    run(a);
+    CHECK(!a->http.failed && a->http.text.len == 100, "a text is cut at its most");
+    a->http.text_whole = true;
+    run(a);
+    CHECK(failed(a, "LongBody") && !a->http.err.retryable, "or refused, where it has to be whole");
+    drop(a);
+    a = run(into_dest("/refused"));
+    CHECK(failed(a, "Status") && a->http.text.len == 10 && a->http.status == 403,
+          "the body of a refusal is text, whatever was to come");
+    drop(a);
+}
+
+static void test_cut(void)
+{
+    struct ask *a = into_dest("/cut-once");
+    a->http.attempts_max = 5;
+    run(a);
+    CHECK(arrived(a, 0) && a->http.attempts == 2, "a body that was cut is asked for again");
+    CHECK(atomic_load(&connections) == 2, "on another connection");
+    drop(a);
+    a = into_dest("/cut");
+    a->http.attempts_max = 3;
+    run(a);
+    CHECK(failed(a, "ShortBody") && hits_of("/cut") == 3, "as often as is allowed, then it fails");
+    drop(a);
+    a = run(new_ask("/chunks-cut"));
+    CHECK(failed(a, "ShortBody") && a->http.err.retryable, "chunks without an end are cut, too");
+    drop(a);
+    a = run(into_dest("/head-cut"));
+    CHECK(a->http.failed && a->http.err.retryable && a->moved == 0, "and half a head");
+    drop(a);
+    a = run(into_dest("/nothing"));
+    CHECK(failed(a, "NetworkError") && a->http.err.retryable, "and no answer");
+    drop(a);
+    a = run(into_dest("/garbage"));
+    CHECK(failed(a, "NetworkError"), "what is no HTTP is no answer");
+    drop(a);
+}
+
+static void test_wrong(void)
+{
+    static const struct {
+        const char *path, *code, *what;
+        bool ranged;
+    } cases[] = {
+        {"/too-long", "LongBody", "a body that is longer than the file", false},
+        {"/too-short", "ShortBody", "a whole body that is shorter than the file", false},
+        {"/whole", "BadRange", "the whole file where a range was asked for", true},
+        {"/other-range", "BadRange", "another range", true},
+        {"/no-range", "BadRange", "a range that does not say which it is", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ask *a = cases[i].ranged ? a_range(cases[i].path) : into_dest(cases[i].path);
+        a->http.attempts_max = 10;
+        run(a);
+        CHECK(failed(a, cases[i].code), cases[i].what);
+        CHECK(hits_of(cases[i].path) == 3, "is not asked for ten times");
+        drop(a);
+    }
+    struct ask *a = run(a_range("/range"));
+    CHECK(arrived(a, 1000), "the right range is taken");
+    drop(a);
+}
+
+/* ---- time ---- */
+
+static void test_stall(void)
+{
+    static const char *const paths[] = {"/stall", "/silent", "/too-slow"};
+    struct ask *asks[3];
+    forget_hits();
+    for (int i = 0; i < 3; i++) {
+        asks[i] = into_dest(paths[i]);
+        asks[i]->http.stall_ms = 1000;
+        submit(asks[i]);
+    }
+    struct ask *slower = into_dest("/slow"); /* 2,000 bytes a second */
+    slower->http.stall_ms = 1000;
+    submit(slower);
+    for (int i = 0; i < 3; i++) {
+        wait_for(asks[i]);
+        CHECK(failed(asks[i], "Timeout") && asks[i]->http.err.retryable, paths[i]);
+        CHECK(asks[i]->took_ms >= 1000 && asks[i]->took_ms < 4000, "is cut after its stall time");
+        drop(asks[i]);
+    }
+    wait_for(slower);
+    CHECK(arrived(slower, 0) && slower->took_ms >= 1500, "what moves 1 KiB in that time is not");
+    drop(slower);
+}
+
+static void test_gate(void)
+{
+    struct retry_gate gate = {0};
+    struct ask *a = into_dest("/busy-once");
+    forget_hits();
+    a->http.attempts_max = 3;
+    a->http.gate = &gate;
+    submit(a);
+    WAIT_UNTIL(hits_of("/busy-once"));
+    WAIT_UNTIL(atomic_load(&gate.until_ms));
+    struct ask *b = into_dest("/whole");
+    b->http.gate = &gate;
+    submit(b);
+    struct ask *c = into_dest("/whole");
+    submit(c);
+    wait_for(a);
+    wait_for(b);
+    wait_for(c);
+    CHECK(arrived(a, 0) && a->http.attempts == 2 && a->took_ms >= 1000,
+          "503 with Retry-After is tried again when the time has passed");
+    CHECK(arrived(b, 0) && b->took_ms >= 800, "and holds others at the same gate back");
+    CHECK(arrived(c, 0) && c->took_ms < 800, "but nobody else");
+    CHECK(b->http.attempts == 1, "who was held back has made one attempt");
+    drop(a);
+    drop(b);
+    drop(c);
+}
+
+static void test_give_up(void)
+{
+    unsigned short open_port = port;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t len = sizeof at;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    bind(fd, (struct sockaddr *)&at, sizeof at); /* bound and not listening: nobody else gets it */
+    getsockname(fd, (struct sockaddr *)&at, &len);
+    port = ntohs(at.sin_port);
+    struct ask *a = into_dest("/whole");
+    a->http.attempts_max = 1000;
+    a->http.give_up_ms = 500;
+    run(a);
+    CHECK(failed(a, "ConnectFailed") && a->http.attempts > 1 && a->took_ms < 5000,
+          "where nobody ever answers, attempts end in time however many are left");
+    drop(a);
+    port = open_port;
+    close(fd);
+}
+
+static void test_again(void)
+{
+    struct ask *a = into_dest("/whole");
+    a->http.hooks = &again_hooks;
+    run(a);
+    CHECK(failed(a, "TooManyRedirects") && hits_of("/whole") == 13,
+          "one that is sent on and on ends");
+    drop(a);
+}
+
+/* ---- connections ---- */
+
+static void test_resubmit(void)
+{
+    struct ask *a = into_dest("/whole");
+    a->rounds = 49;
+    run(a);
+    CHECK(atomic_load(&a->dones) == 50 && a->moved == 50 * BODY && !a->http.failed,
+          "a request may be submitted again from its end");
+    CHECK(atomic_load(&connections) <= 1, "and then goes over the same connection");
+    drop(a);
+}
+
+/* A server that closes an idle connection just when it is used again is nobody's failure. */
+static void test_dead_connection(void)
+{
+    struct ask *a = into_dest("/drops-second");
+    a->rounds = 5;
+    run(a);
+    CHECK(!a->http.failed && a->http.attempts == 1 && a->moved == 6 * BODY,
+          "a connection that was closed while idle is replaced, and no attempt is counted");
+    CHECK(hits_of("/drops-second") >= 11, "each but the first was asked for twice");
+    drop(a);
+
+    a = new_ask("/drops-second");
+    a->http.method = "PUT";
+    a->http.body = body;
+    a->http.body_len = LARGE;
+    a->http.has_body = true;
+    a->http.attempts_max = 5;
+    a->rounds = 3;
+    run(a);
+    CHECK(!a->http.failed && atomic_load(&whole_bodies) == 4 && !atomic_load(&other_bodies),
+          "a body is sent again from its start, and whole");
+    CHECK(a->moved == 4ull * LARGE, "and counted once");
+    drop(a);
+}
+
+static void test_empty_body(void)
+{
+    struct ask *a = new_ask("/whole");
+    a->http.method = "POST";
+    a->http.has_body = true;
+    run(a);
+    CHECK(!a->http.failed && a->moved == 0, "an empty body is sent as one");
+    drop(a);
+    a = new_ask("/whole");
+    a->http.method = "HEAD";
+    run(a);
+    CHECK(!a->http.failed && a->http.text.len == 0, "HEAD waits for no body");
+    drop(a);
+}
+
+/* ---- cancelling ---- */
+
+static void check_cancelled(struct ask *a, const char *what)
+{
+    uint64_t now = clock_ms();
+    http_cancel(pool, &a->http);
+    wait_for(a);
+    CHECK(failed(a, "Cancelled") && clock_ms() - now < 2000 && atomic_load(&a->dones) == 1, what);
+    drop(a);
+}
+
+static void test_cancel(void)
+{
+    forget_hits();
+    struct ask *a = submit(into_dest("/silent"));
+    WAIT_UNTIL(hits_of("/silent"));
+    check_cancelled(a, "a request that waits for an answer can be cancelled");
+
+    a = into_dest("/stall");
+    submit(a);
+    WAIT_UNTIL(atomic_load(&a->moved));
+    check_cancelled(a, "one that is under way, too");
+
+    a = into_dest("/broken");
+    a->http.attempts_max = 1000;
+    submit(a);
+    WAIT_UNTIL(hits_of("/broken") >= 4);
+    check_cancelled(a, "one that waits to be tried again");
+
+    struct retry_gate gate = {.until_ms = clock_ms() + 60 * 1000};
+    a = into_dest("/whole");
+    a->http.gate = &gate;
+    submit(a);
+    check_cancelled(a, "one that waits at a gate");
+    a = into_dest("/whole");
+    a->http.gate = &gate;
+    submit(a);
+    usleep(50 * 1000);
+    check_cancelled(a, "also when it has waited for a while");
+    CHECK(hits_of("/whole") == 0, "which then was never sent");
+}
+
+static void test_pool_free(void)
+{
+    enum { EACH = 8, KINDS = 4 };
+    struct retry_gate gate = {.until_ms = clock_ms() + 60 * 1000};
+    static const char *const paths[KINDS] = {"/silent", "/stall", "/broken", "/whole"};
+    struct ask *asks[EACH * KINDS];
+    forget_hits();
+    for (int i = 0; i < EACH * KINDS; i++) {
+        struct ask *a = into_dest(paths[i % KINDS]);
+        a->http.attempts_max = 1000;
+        a->http.gate = i % KINDS == 3 ? &gate : NULL;
+        a->rounds = (unsigned)i / KINDS % 3; /* which the end of the pool may not lose */
+        asks[i] = submit(a);
+    }
+    usleep(100 * 1000);
+    uint64_t now = clock_ms();
+    http_pool_free(pool);
+    CHECK(clock_ms() - now < 5000, "a pool with requests under way ends soon");
+    bool all = true;
+    for (int i = 0; i < EACH * KINDS; i++) {
+        unsigned want = (unsigned)i / KINDS % 3 + 1;
+        all = all && atomic_load(&asks[i]->dones) == want && failed(asks[i], "Cancelled");
+        drop(asks[i]);
+    }
+    CHECK(all, "each of them, and each submitted again at the end, has come to its own");
+    http_pool_free(NULL);
+}
+
+int main(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t len = sizeof at;
+    struct nc_err err;
+    pthread_t server;
+    alarm(120);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    unsetenv("http_proxy");
+    unsetenv("all_proxy");
+    unsetenv("ALL_PROXY");
+    for (size_t i = 0; i < sizeof body; i++)
+        body[i] = (char)(i * 31 + i / 251);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 128) ||
+        getsockname(listener, (struct sockaddr *)&at, &len))
+        return 1;
+    port = ntohs(at.sin_port);
+    pthread_create(&server, NULL, serve, NULL);
+
+    if (http_pool_new(&pool, &(struct http_options){.threads = 1}, &err))
+        return 1;
+    CHECK(http_pool_threads(pool) == 2, "a pool has two threads at least");
+    test_answers();
+    test_cut();
+    test_wrong();
+    test_stall();
+    test_gate();
+    test_give_up();
+    test_again();
+    test_resubmit();
+    test_dead_connection();
+    test_empty_body();
+    test_cancel();
+    test_pool_free();
+
+    atomic_store(&closing, true);
+    shutdown(listener, SHUT_RDWR);
+    pthread_join(server, NULL);
+    close(listener);
+    return unit_done();
+}
