@@ -89,18 +89,23 @@ function pipe.keys(iterator)
     return keys
 end
 
----Stores n small objects, PREFIX0001 and so on, with a few tasks.
-function pipe.fill(bucket, prefix, n)
+---Calls f(1) to f(n) in a few tasks.
+function pipe.together(n, f)
     local next_one, workers = 0, {}
     for i = 1, 16 do
         workers[i] = function()
             while next_one < n do
                 next_one = next_one + 1
-                bucket:put(("%s%04d"):format(prefix, next_one), "x")
+                f(next_one)
             end
         end
     end
     task.all(workers)
+end
+
+---Stores n small objects: PREFIX0001 and so on.
+function pipe.fill(bucket, prefix, n)
+    pipe.together(n, function(i) bucket:put(("%s%04d"):format(prefix, i), "x") end)
 end
 
 ---The error object that f raises.

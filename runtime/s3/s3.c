@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS_MAX = 24, SKEW_LEAST_S = 1 };
+enum { HEADERS_MAX = 24 };
 
 /* ---- before an attempt ---- */
 

@@ -160,6 +160,23 @@ for _, server in ipairs(helper.servers()) do
             assert.are.equal("956789", (bucket:get("copied", { range = { PART - 1 } })))
         end)
 
+        it("lists every part and every upload of more than a page", function()
+            local id = bucket:create_upload "paged"
+            pipe.together(1001, function(i) bucket:upload_part("paged", id, i, "x") end)
+            local parts = bucket:parts("paged", id)
+            assert.are.equal(1001, #parts)
+            for i, part in ipairs(parts) do assert.are.equal(i, part.number) end
+            bucket:abort_upload("paged", id)
+            pipe.together(1001, function(i) bucket:create_upload(("paged/%04d"):format(i)) end)
+            local seen, count = {}, 0
+            for upload in bucket:uploads "paged/" do
+                assert.is_nil(seen[upload.key])
+                seen[upload.key], count = true, count + 1
+                assert.is_true(math.abs(upload.initiated - os.time()) < 120)
+            end
+            assert.are.equal(1001, count)
+        end)
+
         it("drops an upload", function()
             local id = bucket:create_upload "dropped"
             bucket:upload_part("dropped", id, 1, "x")
