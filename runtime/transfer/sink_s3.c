@@ -251,8 +251,8 @@ static void completed(struct s3_request *r)
     d->look.owner = d;
     d->look.done = looked;
     d->look.read = read_look;
-    atomic_store(&d->looking, true);
     s3_submit(transfer_pool(d->file->transfer), &d->look);
+    atomic_store(&d->looking, true); /* from now on it may be cancelled; it starts on this thread */
 }
 
 static enum op finish(struct sink *self, struct file *f, struct nc_err *err)

@@ -27,7 +27,8 @@ describe("a file on its way down", function()
         "expire",
     } do
         it("comes whole in spite of " .. fault, function()
-            local server <close> = pipe.server(FILES, { "GET * side=cdn nth=1-2 " .. fault })
+            local nth = fault:find "flip" and "nth=1 " or "nth=1-2 " -- twice in one file is too much
+            local server <close> = pipe.server(FILES, { "GET * side=cdn " .. nth .. fault })
             local began = sys.now()
             local result = pipe.move(server, { stall = 1 })
             assert.are.equal(3, #result.files)
@@ -118,9 +119,7 @@ describe("an object that is read in parts", function()
         local server <close> = helper.server()
         local bucket <close> = pipe.bucket(server)
         bucket:put(pipe.PREFIX .. "big", BIG)
-        local path = helper.tmp() .. "/big"
-        helper.write(path, BIG)
-        local wanted = { { path = "big", size = #BIG, sha256 = staging.sha256(path) } }
+        local wanted = { { path = "big", size = #BIG, sha256 = pipe.sha256(BIG) } }
         assert.are.equal(1, #check(bucket, wanted).files)
         server:faults { "GET *big op=GetObject nth=1-2 slow=3000000" }
         local reading = task.spawn(check, bucket, wanted)
