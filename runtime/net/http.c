@@ -223,7 +223,7 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
         delay(w, r, now + retry_backoff_ms(r->attempts, draw(w)));
         return;
     }
-    if (atomic_load(&r->cancelled) || (verdict == HTTP_RETRY && atomic_load(&w->stopping)))
+    if (atomic_load(&r->cancelled) || (verdict != HTTP_FAILED && atomic_load(&w->stopping)))
         nc_err_set(&r->err, "Cancelled", "%s: cancelled", r->what);
     finish(r);
 }

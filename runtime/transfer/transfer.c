@@ -222,7 +222,7 @@ int transfer_has_part(struct file *f, uint32_t index, const char *etag)
 {
     if (index >= f->parts || !*etag || strlen(etag) >= sizeof f->etags[0] || f->etags[index][0])
         return -1;
-    strcpy(f->etags[index], etag);
+    memcpy(f->etags[index], etag, strlen(etag) + 1);
     f->stored++;
     f->continued = true;
     f->transfer->bytes_done += plan_part_len(f->size, f->part_size, index);
@@ -897,7 +897,7 @@ static void part_stored(struct transfer *t, struct part *p, const char *etag,
         return;
     }
     p->stored = true;
-    strcpy(f->etags[p->index], etag);
+    memcpy(f->etags[p->index], etag, strlen(etag) + 1);
     f->stored++;
     t->bytes_done += p->len;
     if (p->hashed || f->continued)
