@@ -34,6 +34,7 @@ end
 --- path, where a network file system is mounted there; else an error that says what is.
 ---@return string
 function volume.require(path)
+    path = path:match "^(/?.-)/*$"
     local file <close> = io.open("/proc/self/mountinfo", "r")
     local kind = file and volume.type_at(file:read "a", path)
     if kind and NETWORK[kind] then return path end

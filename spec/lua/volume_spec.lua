@@ -74,6 +74,11 @@ describe("volume.require", function()
         assert.truthy(refusal "/usr/lib":find("no shared volume is mounted at /usr/lib", 1, true))
     end)
 
+    it("minds no slash at the end", function()
+        assert.truthy(refusal "/proc//":find("/proc is a proc file system", 1, true))
+        assert.truthy(refusal "/":find("/ is a", 1, true))
+    end)
+
     it("refuses a file system that is the node's own, and names it", function()
         assert.truthy(refusal "/proc":find("/proc is a proc file system", 1, true))
     end)
