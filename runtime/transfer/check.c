@@ -1,7 +1,6 @@
 #include "transfer/check.h"
 
 #include "transfer/fate.h"
-#include "transfer/schedule.h"
 
 #include <string.h>
 
@@ -92,9 +91,9 @@ void check_in_order(struct transfer *t, struct file *f)
         struct part *p = f->in_flight[f->hashed];
         if (!p || !p->fetched)
             break;
-        schedule_out(t);
+        state_unlock(t);
         add_to_file(f, p->data, p->len);
-        schedule_in(t);
+        state_lock(t);
         check_hashed(t, p);
     }
     f->hashing = false;

@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void schedule_out(struct transfer *t)
-{
-    pthread_cond_signal(&t->news);
-    pthread_mutex_unlock(&t->lock);
-}
-
-void schedule_in(struct transfer *t)
-{
-    pthread_mutex_lock(&t->lock);
-}
-
 static bool skip_stored(struct file *f)
 {
     while (f->next < f->parts && f->etags[f->next][0])
@@ -157,10 +146,10 @@ static void begin_in_sink(struct transfer *t, struct file *f, struct part *p)
     f->busy++;
     t->busy++;
     if (t->sink->local)
-        schedule_out(t);
+        state_unlock(t);
     enum op op = p ? t->sink->store(t->sink, p, &err) : do_chore(t, f, &err);
     if (t->sink->local)
-        schedule_in(t);
+        state_lock(t);
     if (op == OP_BEGUN)
         return;
     const struct nc_err *failed = op == OP_FAILED ? &err : NULL;
@@ -176,10 +165,10 @@ static void begin_fetch(struct transfer *t, struct part *p)
     p->file->busy++;
     t->busy++;
     if (t->source->local)
-        schedule_out(t);
+        state_unlock(t);
     enum op op = t->source->fetch(t->source, p, &err);
     if (t->source->local)
-        schedule_in(t);
+        state_lock(t);
     if (op != OP_BEGUN)
         fetch_over(t, p, op == OP_FAILED ? &err : NULL);
 }
@@ -315,10 +304,10 @@ static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *
     bool its_turn = wanted && !f->continued && !f->hashing && f->hashed == p->index;
     if (wanted) {
         f->hashing |= its_turn;
-        schedule_out(t);
+        state_unlock(t);
         if (check_part(t, p, its_turn, &no_memory))
             err = &no_memory;
-        schedule_in(t);
+        state_lock(t);
         f->hashing &= !its_turn;
     }
     part_fetched(t, p, its_turn, err);

@@ -10,10 +10,6 @@
 void schedule_enter(struct transfer *t); /* takes the lock */
 void schedule_leave(struct transfer *t); /* begins, looks, lets go of the lock */
 
-/* Without and with the lock again, for work that others must not wait for. */
-void schedule_out(struct transfer *t);
-void schedule_in(struct transfer *t);
-
 /* Threads for a transfer with a local end, whose work would keep the caller's or a worker's. */
 void schedule_call_hands(struct transfer *t);
 /* In place of schedule_leave where nothing is to be begun on this thread; keeps the lock. */

@@ -57,4 +57,17 @@ struct transfer {
     uint64_t files_done, files_failed;
 };
 
+/* Lets go of the lock, for work that others must not wait for, and calls a hand to go on with the
+ * rest meanwhile. */
+static inline void state_unlock(struct transfer *t)
+{
+    pthread_cond_signal(&t->news);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static inline void state_lock(struct transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+}
+
 #endif
