@@ -17,7 +17,6 @@ enum {
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
     LATER_MS = 1000,
-    LATER_MOST_MS = 45 * 1000,
     TICK_MS = 500, /* how often the stall clocks are read */
     CONNECTIONS_KEPT = 256,
     MOST_THREADS = 64,
@@ -123,6 +122,10 @@ static void start(struct worker *w, struct http_request *r)
         delay(w, r, gate + draw(w) % 100);
         return;
     }
+    if (r->hooks->hold && r->hooks->hold(r)) {
+        delay(w, r, now + LATER_MS);
+        return;
+    }
     if (!r->attempts)
         r->first_ms = now;
     r->attempts++;
@@ -160,14 +163,6 @@ static bool may_retry(const struct worker *w, const struct http_request *r, uint
            (r->answered || now - r->first_ms < give_up);
 }
 
-static bool may_wait(const struct worker *w, struct http_request *r, uint64_t now)
-{
-    if (!r->later_ms)
-        r->later_ms = now;
-    return now - r->later_ms < LATER_MOST_MS && !atomic_load(&r->cancelled) &&
-           !atomic_load(&w->stopping);
-}
-
 /* The service's own wish for a pause, and everybody's share in it. */
 static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
 {
@@ -195,12 +190,11 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     bool network = r->failed; /* no usable answer: its connection is not to be trusted */
     drop_transfer(w, t);
     uint64_t now = clock_ms();
-    if (verdict == HTTP_LATER && may_wait(w, r, now)) {
+    if (verdict == HTTP_LATER) {
         r->attempts--;
         delay(w, r, now + LATER_MS);
         return;
     }
-    r->later_ms = 0;
     if (verdict == HTTP_AGAIN) {
         if (r->free_again++ < FREE_AGAIN_MAX) {
             r->attempts--;
@@ -363,7 +357,6 @@ void http_submit(struct http_pool *pool, struct http_request *r)
     r->worker = w->index;
     r->next = NULL;
     r->attempts = r->free_again = 0;
-    r->later_ms = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS_MAX = 24 };
+enum { HEADERS_MAX = 24, KEYS_WAIT_MS = 45 * 1000 };
 
 /* ---- before an attempt ---- */
 
@@ -263,14 +263,36 @@ static enum http_verdict correct_region(struct s3_request *r, const struct s3_er
 static enum http_verdict await_keys(struct s3_request *r, bool expired)
 {
     struct s3_client *c = r->client;
+    uint64_t now = clock_ms();
     pthread_mutex_lock(&c->lock);
     bool newer = c->keys_generation != r->keys_generation;
-    if (!newer)
+    if (!newer) {
         c->keys_expired = true;
+        if (!c->refused_ms)
+            c->refused_ms = now;
+    }
+    bool wait = c->renewable && (expired || c->keys_worked) && now - c->refused_ms < KEYS_WAIT_MS;
     pthread_mutex_unlock(&c->lock);
-    if (newer)
-        return HTTP_AGAIN;
-    return c->renewable && (expired || atomic_load(&c->keys_worked)) ? HTTP_LATER : HTTP_FAILED;
+    return newer ? HTTP_AGAIN : wait ? HTTP_LATER : HTTP_FAILED;
+}
+
+static void granted(struct s3_client *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->keys_worked = true;
+    c->refused_ms = 0;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Keys that a server has refused are not used again while others may come. */
+static bool hold(struct http_request *http)
+{
+    struct s3_client *c = ((struct s3_request *)http)->client;
+    pthread_mutex_lock(&c->lock);
+    bool wait = c->renewable && c->keys_expired && c->keys_worked &&
+                clock_ms() - c->refused_ms < KEYS_WAIT_MS;
+    pthread_mutex_unlock(&c->lock);
+    return wait;
 }
 
 static bool same_domain(const struct url *a, const struct url *b)
@@ -331,7 +353,7 @@ static enum http_verdict judge(struct http_request *http)
 {
     struct s3_request *r = (struct s3_request *)http;
     if (http->status >= 200 && http->status < 300) {
-        atomic_store(&r->client->keys_worked, true);
+        granted(r->client);
         return r->read ? r->read(r) : HTTP_OK;
     }
     struct s3_error e = {0};
@@ -348,7 +370,7 @@ static void done(struct http_request *http)
     r->done(r);
 }
 
-static const struct http_hooks hooks = {prepare, judge, done};
+static const struct http_hooks hooks = {hold, prepare, judge, done};
 
 int s3_request_init(struct s3_request *r, struct s3_client *c, const char *method, const char *key,
                     struct nc_err *err)

@@ -97,9 +97,10 @@ int s3_client_set_keys(struct s3_client *c, const char *access, const char *secr
         swap(&c->access, &a);
         swap(&c->secret, &s);
         swap(&c->token, &t);
-        c->keys_expired = false;
         c->keys_generation++;
+        c->refused_ms = 0;
     }
+    c->keys_expired = false;
     pthread_mutex_unlock(&c->lock);
     wipe(&a);
     wipe(&s);

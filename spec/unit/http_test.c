@@ -419,9 +419,9 @@ static void done(struct http_request *r)
     sem_post(&a->done);
 }
 
-static const struct http_hooks hooks = {prepare, judge, done};
-static const struct http_hooks again_hooks = {prepare, always_again, done};
-static const struct http_hooks later_hooks = {prepare, later, done};
+static const struct http_hooks hooks = {NULL, prepare, judge, done};
+static const struct http_hooks again_hooks = {NULL, prepare, always_again, done};
+static const struct http_hooks later_hooks = {NULL, prepare, later, done};
 
 /* Zeroed but for what all tests want. */
 static struct ask *new_ask(const char *path)
