@@ -1,6 +1,6 @@
 local catalog = require "nc.catalog"
 local errors  = require "nc.errors"
-local models  = require "nc.models"
+local models  = require "manifests.models"
 
 local function refusal(...)
     local ok, e = pcall(catalog.find, ...)
