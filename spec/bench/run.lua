@@ -22,7 +22,6 @@ local task   = require "nc.task"
 local units  = require "nc.units"
 
 local CASES <const> = "spec/bench/cases"
-local RESULT <const> = "build/bench.json"
 local PAGE <const> = 4096
 local LIMIT <const> = "15m" -- for one contestant in one round
 local MEASURED <const> = { "wall", "cpu", "memory" }
@@ -167,6 +166,7 @@ return recipe {
         rounds = { 5, "how often each contestant runs", env = "ROUNDS" },
         size   = { "4GiB", "bytes of the input", type = "size", env = "SIZE" },
         shards = { 16, "files they are cut into", env = "SHARDS" },
+        out    = { "build/bench.json", "where all figures go", type = "path" },
     },
     run = function(p)
         site.clean_environment()
@@ -180,7 +180,7 @@ return recipe {
         end
         local m = report.machine
         print(("%s, %d x %s, %s, load %s before"):format(report.date, m.cpus, m.cpu, m.kernel, m.load))
-        local file <close> = assert(io.open(RESULT, "w"))
+        local file <close> = assert(io.open(p.out, "w"))
         assert(file:write(json.encode(report, { indent = 2 }), "\n"))
     end,
 }
