@@ -41,6 +41,7 @@ return recipe {
         vendor    = { "nvidia", "whose GPUs will serve it", choices = { "nvidia", "amd" }, env = "GPU_VENDOR" },
         to        = { "bucket", "where the copy goes", choices = { "bucket", "volume" } },
         revision  = { "main", "branch, tag or commit on the hub" },
+        name      = { "", "the copy's folder below models/, where it is not the model's own name" },
         bucket    = { "", "the bucket's name", env = "NC_BUCKET" },
         endpoint  = { "", "the S3 endpoint, where AWS_ENDPOINT_URL does not say it" },
         volume    = { "/mnt/shared", "where the shared volume is mounted", type = "path" },
@@ -58,9 +59,10 @@ return recipe {
 
     run = function(p)
         local found = catalog.find(p.model, p.vendor)
+        local name = p.name ~= "" and p.name or found.name
         local bucket <close> = p.to == "bucket" and open_bucket(p) or nil
-        local copy = bucket and copies.in_bucket(bucket, found.name)
-            or copies.in_folder(volume.require(p.volume), found.name)
+        local copy = bucket and copies.in_bucket(bucket, name)
+            or copies.in_folder(volume.require(p.volume), name)
 
         local model = hub.open():pin(found.repository, p.revision) -- one commit for all of it
         log.info(("staging %s at %s into %s"):format(model.repository, model.commit:sub(1, 8), copy.location))

@@ -24,7 +24,11 @@ end
 
 -- Work that failed has said it all in its sentence; anything else is a bug in a script.
 local function explain(e)
-    io.stderr:write("ncrun: ", log.clean(tostring(e)), "\n")
+    if log.is_json() then
+        log.error(tostring(e), { code = errors.is(e) and e.code or nil })
+    else
+        io.stderr:write("ncrun: ", log.clean(tostring(e)), "\n")
+    end
     local trace = os.getenv "NCRUN_DEBUG" and task.traceback(e)
     if trace then io.stderr:write(log.clean(trace), "\n") end
 end

@@ -16,18 +16,15 @@ local task   = require "nc.task"
 local copies = {}
 
 local MARKER_MAX <const> = 1 << 30
+local MARKER_TRIES <const>, MARKER_PAUSE_S <const> = 6, 2
+local REFUSALS <const> = {
+    PreconditionFailed = true, ConditionalRequestConflict = true, NotImplemented = true, InvalidArgument = true,
+}
 
 local function check_name(name)
     if type(name) ~= "string" or not name:match "^[%w][%w._-]*$" then
         error("a copy's name has letters, digits, . _ and - only", 3)
     end
-end
-
--- A heartbeat that has been written once, or its error.
-local function started(options, text)
-    local beat, token = core.heartbeat(options, text)
-    if task.wait(token) ~= 1 then error(beat:failure(), 0) end
-    return beat
 end
 
 -- ---- in a bucket ----
@@ -44,17 +41,47 @@ function copies.in_bucket(bucket, name)
     return setmetatable({ bucket = bucket, prefix = prefix, location = bucket:url(prefix) }, BucketCopy)
 end
 
---- A marker's text and its age in seconds by the server's clock, or nil.
----@return string? text, number? age
+--- A marker's text, its age in seconds by the server's clock and its ETag, or nil.
+---@return string? text, number? age, string? etag
 function BucketCopy:read_marker(name)
     local text, object = self.bucket:get(self.prefix .. name, { max_body = MARKER_MAX })
     if not text then return nil end
     local now = object.date or os.time()
-    return text, math.max(0, now - (object.modified or now))
+    return text, math.max(0, now - (object.modified or now)), object.etag
 end
 
+-- A marker is the end of hours of work: it is worth more patience than other requests, and an answer
+-- that was lost is no failure when the marker is there.
 function BucketCopy:write_marker(name, text)
-    self.bucket:put(self.prefix .. name, text, { content_type = "application/json" })
+    local last
+    for attempt = 1, MARKER_TRIES do
+        local ok, e = pcall(self.bucket.put, self.bucket, self.prefix .. name, text,
+            { content_type = "application/json" })
+        if ok then return end
+        last = e
+        if not errors.is(e) or e.code == "Cancelled" then break end
+        if self.bucket:get(self.prefix .. name, { max_body = MARKER_MAX }) == text then return end
+        if not e.retryable then break end
+        task.sleep(attempt * MARKER_PAUSE_S)
+    end
+    error(last, 0)
+end
+
+--- Takes the copy for a stage by its first heartbeat. False where somebody else has been quicker,
+--- which a conditional write tells; a server that knows none lets everybody in.
+---@param seen string?  the ETag of the heartbeat that was there
+---@return boolean
+function BucketCopy:claim(text, seen)
+    local key, options = self.prefix .. marker.STAGING, { content_type = "application/json" }
+    if seen then options.if_match = seen else options.if_none_match = "*" end
+    local ok, e = pcall(self.bucket.put, self.bucket, key, text, options)
+    if ok then return true end
+    if not errors.is(e) or not REFUSALS[e.code] then error(e, 0) end
+    -- Some take If-Match for something else than it is: only another heartbeat is a refusal.
+    local object = self.bucket:head(key)
+    if (object and object.etag) ~= seen then return false end
+    self.bucket:put(key, text, { content_type = "application/json" })
+    return true
 end
 
 function BucketCopy:remove_marker(name)
@@ -101,10 +128,11 @@ function BucketCopy:source()
     return self:sink()
 end
 
+--- Goes on with the heartbeat that claim has written; `interval` in seconds.
 function BucketCopy:heartbeat(text, interval)
-    return started({
-        client = self.bucket.client, key = self.prefix .. marker.STAGING, interval = interval,
-    }, text)
+    return (core.heartbeat({
+        client = self.bucket.client, key = self.prefix .. marker.STAGING, interval = interval, written = true,
+    }, text))
 end
 
 --- Unfinished uploads: { path, upload_id, initiated }.
@@ -159,6 +187,12 @@ function FolderCopy:write_marker(name, text)
     disk.replace(self.folder .. "/" .. name, text)
 end
 
+--- A folder knows no conditional write: everybody is let in.
+function FolderCopy:claim(text)
+    self:write_marker(marker.STAGING, text)
+    return true
+end
+
 function FolderCopy:remove_marker(name)
     disk.remove(self.folder .. "/" .. name)
 end
@@ -209,7 +243,7 @@ function FolderCopy:source()
 end
 
 function FolderCopy:heartbeat(text, interval)
-    return started({ file = self.folder .. "/" .. marker.STAGING, interval = interval }, text)
+    return (core.heartbeat({ file = self.folder .. "/" .. marker.STAGING, interval = interval, written = true }, text))
 end
 
 --- What a dead stage has left half-written.

@@ -25,7 +25,7 @@ mt.__tostring = function(e) return e.message end
 
 -- Everything that is not here ends with 1.
 local EXIT <const> = {
-    [2] = { "Usage" },
+    [2] = { "Usage", "BadConfig", "BadSetting", "BadUrl" },
     [3] = {
         "NotFound", "NoSuchKey", "NoSuchBucket", "NoSuchUpload", "RepoNotFound", "RevisionNotFound",
         "EntryNotFound", "ENOENT",
@@ -34,7 +34,7 @@ local EXIT <const> = {
         "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
         "RequestTimeTooSkewed", "NoCredentials", "GatedRepo", "Unauthorized", "EACCES", "EPERM",
     },
-    [5] = { "ENOSPC", "EDQUOT", "QuotaExceeded" },
+    [5] = { "ENOSPC", "EDQUOT", "QuotaExceeded", "InsufficientStorage" },
     [6] = { "SomeFailed" },
     [126] = { "CommandNotExecutable" },
     [127] = { "CommandNotFound" },

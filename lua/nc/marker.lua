@@ -48,7 +48,8 @@ local function check_file(f)
 end
 
 --- The manifest of a complete copy.
----@param m { repository: string, commit: string, files: table[], finished: string, by: string }
+---@param m { repository: string, commit: string, files: table[], finished: string, by: string,
+---  allow: string[]?, ignore: string[]? }  the patterns of a copy that is not the whole repository
 ---@return string
 function marker.encode_complete(m)
     local bytes, files = 0, json.array {}
@@ -62,6 +63,7 @@ function marker.encode_complete(m)
     return json.encode({
         version = VERSION, repository = m.repository, commit = m.commit, part_digest = marker.DIGEST,
         files = files, total_files = #files, total_bytes = bytes, finished = m.finished, by = m.by,
+        allow = m.allow and json.array(m.allow), ignore = m.ignore and json.array(m.ignore),
     }, { indent = 1 }) .. "\n"
 end
 
@@ -70,6 +72,7 @@ end
 ---@return table
 function marker.decode_complete(text)
     local ok, m = pcall(json.decode, text)
+    check(ok or not text:match "^%s*[{%[]", "is JSON that was cut short")
     if not ok or type(m) ~= "table" or m.version == nil then return { bare = true } end
     check(m.version == VERSION, ("is of version %s; this program reads %d"):format(tostring(m.version), VERSION))
     check(type(m.repository) == "string" and is_hex(m.commit, 40), "names no repository and commit")

@@ -5,6 +5,8 @@ local sys = require "nc.core.sys"
 
 local owner = {}
 
+local MISSED_S <const> = 90
+
 -- When process `pid` began, in clock ticks since the boot; nil where there is no such process.
 local function start_of(pid)
     local file <close> = io.open(("/proc/%d/stat"):format(pid), "r")
@@ -30,16 +32,17 @@ function owner.here(job)
 end
 
 --- Whether `other` can't be at work any more, as far as that can be told from here: a process of this
---- pod or machine that is gone, or another pod of the same Kubernetes Job, which runs one at a time.
+--- pod or machine that is gone, or another pod of the same Kubernetes Job that has missed a beat.
+---@param age number  seconds since its last heartbeat
 ---@return boolean
-function owner.is_gone(other, me)
+function owner.is_gone(other, me, age)
     if other.pod == me.pod then
         if math.type(other.pid) ~= "integer" then return false end
         if other.pid == me.pid and other.started == me.started then return true end
         local started = start_of(other.pid)
         return started == nil or (other.started ~= nil and started ~= other.started)
     end
-    return os.getenv "KUBERNETES_SERVICE_HOST" ~= nil and other.job ~= nil and other.job == me.job
+    return age > MISSED_S and os.getenv "KUBERNETES_SERVICE_HOST" ~= nil and other.job ~= nil and other.job == me.job
 end
 
 ---@return string

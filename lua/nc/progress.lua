@@ -24,9 +24,9 @@ local function new_meter()
     end
 end
 
--- Bytes that count as done: stored, or on their way out.
+-- Only what is stored counts: what was handed to the network may still have a long way to go.
 local function done_of(s)
-    return math.min(s.bytes_total, math.max(s.bytes_done, s.bytes_out))
+    return math.min(s.bytes_total, s.bytes_done)
 end
 
 local function time_left(s, rate)

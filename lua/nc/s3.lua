@@ -78,8 +78,9 @@ end
 ---@return nc.Bucket  closable
 function s3.bucket(name, options)
     local o = errors.check_options(options, { "attempts", "endpoint", "env", "profile", "region" })
-    if type(name) ~= "string" or name == "" or name:find "[/%c%s]" then
-        error("s3.bucket needs a bucket's name", 2)
+    if type(name) ~= "string" then error("s3.bucket needs a bucket's name", 2) end
+    if not name:match "^[%w][%w._-]+$" then
+        error(errors.usage('"%s" is no bucket\'s name: check NC_BUCKET', (name:gsub("%c", "?"))), 0)
     end
     local config = aws.resolve { endpoint = o.endpoint, env = o.env, profile = o.profile, region = o.region }
     check_bundle(config)
@@ -112,6 +113,11 @@ end
 
 function Bucket:url(key)
     return ("s3://%s/%s"):format(self.name, key)
+end
+
+-- An empty key would mean the bucket itself: a DELETE of it, say.
+local function check_key(key)
+    if type(key) ~= "string" or key == "" then error("an object's key is a string that is not empty", 3) end
 end
 
 -- One request; query and headers are lists of pairs.
@@ -184,6 +190,7 @@ end
 ---  range: { first } or { first, last }, from 0; max_body: 8 MiB unless said
 ---@return string? body, table? object
 function Bucket:get(key, options)
+    check_key(key)
     local o = errors.check_options(options, { "if_match", "if_none_match", "max_body", "range" })
     local headers = conditions(o)
     if o.range then headers[#headers + 1] = { "Range", range_of(o.range) } end
@@ -197,6 +204,7 @@ end
 
 ---@return table? object  nil where there is none
 function Bucket:head(key)
+    check_key(key)
     local res = unless_absent(pcall(self.ask, self, "HEAD", key))
     return res and object_of(key, res)
 end
@@ -211,17 +219,31 @@ local function metadata_headers(o)
     return headers
 end
 
+-- A 200 without an ETag, or with an error in its body, has stored nothing.
+local function stored(res, url)
+    local e = res.body:find("<Error>", 1, true) and xml.error(res.body)
+    if res.headers.etag and not e then return res.headers.etag end
+    error(errors.new {
+        code = e and e.code or "BadAnswer", op = "put", status = res.status, retryable = true,
+        message = ("PUT %s: answered %d, but %s: nothing was stored, try again"):format(url, res.status,
+            e and e.code or "without an ETag"),
+    }, 0)
+end
+
 --- Stores an object in one request.
 ---@param options { if_match: string?, if_none_match: string?, metadata: table?, content_type: string? }?
 ---  if_none_match = "*": only where there is none yet; refused with the code "PreconditionFailed"
 ---@return string etag
 function Bucket:put(key, body, options)
+    check_key(key)
+    if type(body) ~= "string" then error("put needs the object's bytes as a string", 2) end
     local o = errors.check_options(options, { "content_type", "if_match", "if_none_match", "metadata" })
-    return self:ask("PUT", key, { body = body, headers = conditions(o, metadata_headers(o)) }).headers.etag
+    return stored(self:ask("PUT", key, { body = body, headers = conditions(o, metadata_headers(o)) }), self:url(key))
 end
 
 --- An object that is not there is deleted already.
 function Bucket:delete(key)
+    check_key(key)
     self:ask("DELETE", key)
 end
 
@@ -280,6 +302,7 @@ end
 
 ---@return string upload_id
 function Bucket:create_upload(key, options)
+    check_key(key)
     local o = errors.check_options(options, { "content_type", "metadata" })
     local res = self:ask("POST", key, { query = { { "uploads", "" } }, body = "", headers = metadata_headers(o) })
     return parsed("create an upload of " .. self:url(key), xml.upload_id(res.body))

@@ -66,7 +66,8 @@ local function is_complete(manifest, model, files, there)
 end
 
 local function describe_stage(s, age)
-    return ("%s stages it: %s of %s, heartbeat %s old"):format(owners.describe(s.owner),
+    return ("%s stages it: %s of %s, heartbeat %s old"):format(
+        s.owner.job and owners.describe(s.owner) or "somebody (the heartbeat can't be read)",
         units.format_size(s.bytes_done), units.format_size(s.bytes_total), units.format_duration(age))
 end
 
@@ -78,15 +79,17 @@ local function busy(location, line, wait_s)
     }
 end
 
--- The heartbeat of a stage that is (or was) at work here, once it is over, dead or gone, or once
--- is_done() says that there is nothing left to do.
+-- The heartbeat (and its ETag) of a stage that is or was at work here, once it is over, dead or gone,
+-- or once is_done() says that there is nothing left to do.
 local function wait_for_others(copy, me, wait_s, is_done)
     local began, said = sys.now(), nil
     while true do
-        local body, age = copy:read_marker(marker.STAGING)
+        local body, age, etag = copy:read_marker(marker.STAGING)
         if not body then return nil end
         local s = marker.decode_staging(body)
-        if s.ended or age >= marker.FRESH_S or owners.is_gone(s.owner, me) or is_done() then return s end
+        if s.ended or age >= marker.FRESH_S or owners.is_gone(s.owner, me, age) or is_done() then
+            return s, etag
+        end
         local line = describe_stage(s, age)
         if sys.now() - began > wait_s then error(busy(copy.location, line, wait_s), 0) end
         if not said or sys.now() - said > 60 then
@@ -228,31 +231,76 @@ local function write_complete(o, entries, report)
     table.sort(entries, function(a, b) return a.path < b.path end)
     o.copy:write_marker(marker.COMPLETE, marker.encode_complete {
         repository = o.model.repository, commit = o.model.commit, files = entries,
-        finished = iso(o.copy:clock()), by = sys.versions()[1],
+        finished = iso(o.copy:clock()), by = sys.versions()[1], allow = o.allow, ignore = o.ignore,
     })
     report.entries = entries
 end
 
--- Takes over what an earlier run has left, and writes the first heartbeat.
-local function begin(o, plan, files, earlier)
+-- Takes the copy. What an earlier run has left under way is listed before, so that the first heartbeat
+-- names the files whose bytes will not all go by here. Returns nil where somebody was quicker.
+local function claim(o, plan, files, earlier, seen)
     local strangers = earlier and earlier.strangers or uploads.strangers(o.copy)
     local same = earlier and earlier.commit == o.model.commit
-    local moving = plans.by_path(plan.move)
-    local ours = earlier and uploads.ours(o.copy, plans.by_path(files), strangers) or {}
-    local continued = uploads.continue(o.copy, same and moving or {}, ours)
+    local left = earlier and uploads.ours(o.copy, plans.by_path(files), strangers) or {}
+    local moving = same and plans.by_path(plan.move) or {}
     local unverified = earlier and earlier.unverified or {}
-    for _, path in ipairs(continued) do unverified[path] = true end
-    return journals.open {
+    for _, upload in ipairs(left) do
+        if moving[upload.path] then unverified[upload.path] = true end
+    end
+    local journal = journals.open {
         owner = o.owner, model = o.model, copy = o.copy, every = o.every, kept = plan.kept,
         started = same and earlier.started or iso(o.copy:clock()),
-        unverified = unverified, strangers = strangers,
+        unverified = unverified, strangers = strangers, seen = seen,
     }
+    return journal, function() uploads.continue(o.copy, moving, left) end
 end
 
 -- An upload whose beginning was answered too late was begun again: the first one is nobody's.
 local function remove_orphans(copy, journal)
     if not next(journal.orphans) then return end
     for _, upload in ipairs(uploads.ours(copy, journal.orphans, journal.strangers)) do copy:abort(upload) end
+end
+
+-- Two repositories of one name would lie over each other.
+local function check_repository(manifest, model, copy)
+    local other = manifest and manifest.repository
+    if not other or other == model.repository then return end
+    error(errors.new {
+        code = "Usage",
+        message = ("%s holds a copy of %s, not of %s: give this one another folder with name=, or remove %s%s first")
+            :format(copy.location, other, model.repository, copy.location, marker.COMPLETE),
+    }, 0)
+end
+
+-- What another revision or another tool has put there is not ours to remove.
+local function warn_of_others(copy, files, there)
+    local listed, others = plans.by_path(files), {}
+    for path in pairs(there) do
+        if not listed[path] then others[#others + 1] = path end
+    end
+    if #others == 0 then return end
+    table.sort(others)
+    log.warn(("%s: %d files are not of this revision (%s%s) and were left alone"):format(
+        copy.location, #others, others[1], #others > 1 and ", ..." or ""))
+end
+
+-- All that is done while the copy is ours.
+local function stage_claimed(o, open_journal, go_on, plan, files, manifest)
+    local copy = o.copy
+    local entries, report
+    do
+        local journal <close> = open_journal
+        warn_of_cap(copy, plan, o.soft_cap)
+        if manifest then copy:remove_marker(marker.COMPLETE) end
+        go_on()
+        entries, report = move_and_check(o, journal, plan, files)
+        refuse_failed(report.failed, copy.location)
+        check_sizes(copy, files)
+        remove_orphans(copy, journal)
+        journal:complete()
+    end
+    write_complete(o, entries, report)
+    return report
 end
 
 --- Stages a model; returns when `.complete` is written, or raises the reason why it is not.
@@ -287,24 +335,18 @@ function stage.run(options)
         return is_complete(manifest, model, files, there)
     end
     local nothing = { already = true, moved = 0, bytes = 0, seconds = 0, retries = 0 }
-    if is_done() and not o.verify then return report_of(nothing) end
-    local earlier = wait_for_others(copy, o.owner, o.wait, is_done)
-    if is_done() and not o.verify then return report_of(nothing) end
-
-    local plan = plans.make(files, there, copy, earlier, manifest, o.verify)
-    check_space(copy, plan)
-    warn_of_cap(copy, plan, o.soft_cap)
-    if manifest then copy:remove_marker(marker.COMPLETE) end
-    local entries, report
-    do
-        local journal <close> = begin(o, plan, files, earlier)
-        entries, report = move_and_check(o, journal, plan, files)
-        refuse_failed(report.failed, copy.location)
-        check_sizes(copy, files)
-        remove_orphans(copy, journal)
-        journal:complete()
+    local plan, journal, go_on
+    while not journal do
+        if is_done() and not o.verify then return report_of(nothing) end
+        local earlier, seen = wait_for_others(copy, o.owner, o.wait, is_done)
+        if is_done() and not o.verify then return report_of(nothing) end
+        check_repository(manifest, model, copy)
+        plan = plans.make(files, there, copy, earlier, manifest, o.verify)
+        check_space(copy, plan)
+        journal, go_on = claim(o, plan, files, earlier, seen)
     end
-    write_complete(o, entries, report)
+    local report = stage_claimed(o, journal, go_on, plan, files, manifest)
+    warn_of_others(copy, files, there)
     return report_of(report)
 end
 

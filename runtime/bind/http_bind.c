@@ -9,6 +9,8 @@
 
 #define CALL "nc.call"
 
+enum { CONTROL_STALL_S = 15 }; /* small requests: sooner than parts */
+
 static const char pool_key = 'p';
 
 static int free_pool(lua_State *L)
@@ -244,7 +246,7 @@ void bind_call_options(lua_State *L, struct call *c, int index)
     lua_getfield(L, index, "timeout");
     r->total_ms = (uint32_t)ceil(luaL_optnumber(L, -1, 0) * 1000);
     lua_getfield(L, index, "stall");
-    r->stall_ms = (uint32_t)ceil(luaL_optnumber(L, -1, 0) * 1000);
+    r->stall_ms = (uint32_t)ceil(luaL_optnumber(L, -1, CONTROL_STALL_S) * 1000);
     lua_pop(L, 2);
 }
 

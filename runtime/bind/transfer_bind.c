@@ -277,8 +277,9 @@ static void written(void *arg, bool ok)
     loop_post(loop_main(), b->token, ok);
 }
 
-/* transfer.heartbeat({ client, key | file, interval, stall }, text) -> heartbeat, token: the event
- * is the first write, 1 if it succeeded. Times in seconds. */
+/* transfer.heartbeat({ client, key | file, interval, stall, written }, text) -> heartbeat, token:
+ * the event is the first write, 1 if it succeeded. Times in seconds. written: the caller has just
+ * written it, so the first write is one interval away. */
 static int l_heartbeat(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -288,6 +289,7 @@ static int l_heartbeat(lua_State *L)
         .pool = bind_pool(L),
         .key = bind_string(L, 1, "key"),
         .file = bind_string(L, 1, "file"),
+        .begun = bind_bool(L, 1, "written"),
         .written = written,
     };
     struct bound_heartbeat *b = lua_newuserdatauv(L, sizeof *b, 2);

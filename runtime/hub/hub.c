@@ -60,6 +60,11 @@ static int prepare(struct http_request *http)
     char range[64];
     http_request_reset(http);
     pthread_mutex_lock(&r->location->lock);
+    if (http->fresh &&
+        r->away) { /* nobody answered there: the hub may know a better place by now */
+        free(r->location->url);
+        r->location->url = NULL;
+    }
     if (r->location->url)
         buf_puts(&http->url, r->location->url);
     pthread_mutex_unlock(&r->location->lock);

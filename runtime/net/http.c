@@ -403,6 +403,11 @@ static int start_worker(struct http_pool *pool, unsigned i, struct nc_err *err)
     w->multi = curl_multi_init();
     if (!w->multi)
         return nc_err_set(err, "ENOMEM", "starting the HTTP threads: out of memory");
+    /* Without descriptors libcurl goes on without a way to wake the worker. */
+    if (curl_multi_wakeup(w->multi) != CURLM_OK)
+        return nc_err_set(err, "EMFILE",
+                          "starting the HTTP threads: too many open files: raise "
+                          "ulimit -n");
     curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
     sigset_t all, before;
     sigfillset(&all);

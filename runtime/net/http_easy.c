@@ -288,7 +288,10 @@ void http_easy_end(struct http_transfer *t, CURLcode code)
     long status = 0;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     r->status = (int)status;
-    r->answered |= status != 0;
+    /* Who took the connection may answer next time. */
+    curl_off_t sent_us = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
+    r->answered |= status != 0 || sent_us > 0;
     if (t->err.code[0]) {
         nc_err_set(&r->err, t->err.code, "%s: %s", r->what, t->err.message);
         r->err.retryable = t->err.retryable;

@@ -206,6 +206,7 @@ int heartbeat_start(struct heartbeat **out, const struct heartbeat_options *opti
         h->options.interval_ms = INTERVAL_MS;
     if (!h->options.stall_ms)
         h->options.stall_ms = STALL_MS;
+    h->written_ms = options->begun ? clock_ms() : 0;
     buf_init(&h->body, (size_t)1 << 30);
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_t attr;

@@ -18,9 +18,10 @@ struct heartbeat_options {
     struct http_pool *pool;
     struct s3_client *client; /* borrowed; with key ... */
     const char *key;
-    const char *file;                    /* ... or this file, replaced by rename */
-    uint32_t interval_ms;                /* 0: 60,000 */
-    uint32_t stall_ms;                   /* 0: 600,000 */
+    const char *file;     /* ... or this file, replaced by rename */
+    bool begun;           /* the caller has just written it: the first write is one interval away */
+    uint32_t interval_ms; /* 0: 60,000 */
+    uint32_t stall_ms;    /* 0: 600,000 */
     void (*written)(void *arg, bool ok); /* after the first write; on the heartbeat's thread */
     void *arg;
 };

@@ -23,7 +23,7 @@ describe("owner.is_gone", function()
 
     it("knows a living process of this pod", function()
         local child <close> = helper.start { "sleep", "60" }
-        assert.is_false(owner.is_gone(other { pid = child.pid, started = false }, me))
+        assert.is_false(owner.is_gone(other { pid = child.pid, started = false }, me, 10))
     end)
 
     it("knows one that has ended", function()
@@ -32,34 +32,36 @@ describe("owner.is_gone", function()
             local child <close> = helper.start { "sleep", "60" }
             pid = child.pid
         end
-        assert.is_true(owner.is_gone(other { pid = pid, started = false }, me))
+        assert.is_true(owner.is_gone(other { pid = pid, started = false }, me, 10))
     end)
 
     it("is not taken in by a process that has got the number of a dead one", function()
         local child <close> = helper.start { "sleep", "60" }
-        assert.is_true(owner.is_gone(other { pid = child.pid, started = me.started - 1 }, me))
-        assert.is_true(owner.is_gone(other { started = me.started - 1 }, me)) -- this one's
+        assert.is_true(owner.is_gone(other { pid = child.pid, started = me.started - 1 }, me, 10))
+        assert.is_true(owner.is_gone(other { started = me.started - 1 }, me, 10)) -- this one's
     end)
 
     it("counts an earlier stage of this process as gone", function()
-        assert.is_true(owner.is_gone(owner.here "stage", me))
+        assert.is_true(owner.is_gone(owner.here "stage", me, 10))
     end)
 
     it("knows nothing of another pod outside Kubernetes, nor of one that says nothing", function()
         if os.getenv "KUBERNETES_SERVICE_HOST" then return end
-        assert.is_false(owner.is_gone(other { pod = "elsewhere" }, me))
-        assert.is_false(owner.is_gone({}, me))
-        assert.is_false(owner.is_gone(other { pid = "1" }, me))
-        assert.is_false(owner.is_gone(other { pid = 1.5 }, me))
+        assert.is_false(owner.is_gone(other { pod = "elsewhere" }, me, 10))
+        assert.is_false(owner.is_gone({}, me, 10))
+        assert.is_false(owner.is_gone(other { pid = "1" }, me, 10))
+        assert.is_false(owner.is_gone(other { pid = 1.5 }, me, 10))
     end)
 
-    it("takes another pod of the same Kubernetes Job as gone, and only that", function()
+    it("takes another pod of the same Kubernetes Job as gone once it has missed a beat, and only that", function()
         local before = os.getenv "KUBERNETES_SERVICE_HOST"
         sys.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-        local same = owner.is_gone(other { pod = "elsewhere" }, me)
-        local stranger = owner.is_gone(other { pod = "elsewhere", job = "other" }, me)
-        local nobody = owner.is_gone({ pod = "elsewhere" }, { pod = "here" })
+        local beating = owner.is_gone(other { pod = "elsewhere" }, me, 60)
+        local same = owner.is_gone(other { pod = "elsewhere" }, me, 100)
+        local stranger = owner.is_gone(other { pod = "elsewhere", job = "other" }, me, 100)
+        local nobody = owner.is_gone({ pod = "elsewhere" }, { pod = "here" }, 100)
         sys.setenv("KUBERNETES_SERVICE_HOST", before)
+        assert.is_false(beating)
         assert.is_true(same)
         assert.is_false(stranger)
         assert.is_false(nobody)

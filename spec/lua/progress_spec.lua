@@ -32,12 +32,12 @@ describe("progress.bar", function()
     end)
 
     it("never shows more than all, though more went over the wire", function()
-        local bar = progress.bar("x", stats { bytes_out = 9 * GIB }, 1, 200)
+        local bar = progress.bar("x", stats { bytes_done = 9 * GIB }, 1, 200)
         assert.truthy(bar:find("100%  4.0 GiB of 4.0 GiB", 1, true), bar)
     end)
 
     it("counts bytes that are on their way out", function()
-        assert.truthy(progress.bar("x", stats { bytes_out = 2 * GIB }, 1, 200):find(" 50%  2.0 GiB", 1, true))
+        assert.truthy(progress.bar("x", stats { bytes_done = 2 * GIB }, 1, 200):find(" 50%  2.0 GiB", 1, true))
     end)
 
     it("knows no time left while nothing moves", function()

@@ -142,7 +142,7 @@ describe("an unfinished upload", function()
         for i, id in ipairs { "few", "most", "odd", "gone", "unwanted" } do
             list[i] = { path = id == "unwanted" and "other" or "big", upload_id = id }
         end
-        assert.same({ "big" }, uploads.continue(copy, { big = file }, list))
+        uploads.continue(copy, { big = file }, list)
         assert.equal("most", file.upload_id)
         assert.equal(8 * MIB, file.part_size)
         table.sort(aborted)

@@ -32,10 +32,11 @@ local function text(self, ended)
     }
 end
 
---- Writes the first heartbeat and opens the journal.
+--- Takes the copy by the first heartbeat and opens the journal; nil where somebody was quicker.
 ---@param o { owner: table, model: nc.Model, copy: table, every: number?, started: string,
----  kept: table[], unverified: table, strangers: table }
----@return nc.stage.Journal  closable
+---  kept: table[], unverified: table, strangers: table, seen: string? }  seen: the ETag of the
+---  heartbeat that was there
+---@return nc.stage.Journal?  closable
 function journals.open(o)
     local journal = setmetatable({
         owner = o.owner, model = o.model, started = o.started, unverified = o.unverified,
@@ -44,7 +45,9 @@ function journals.open(o)
     for _, entry in ipairs(o.kept) do
         if entry.sha256 and not entry.verified then journal:add(entry) end
     end
-    journal.beat = o.copy:heartbeat(text(journal), o.every)
+    local first = text(journal)
+    if not o.copy:claim(first .. "}\n", o.seen) then return nil end -- as the heartbeat closes it
+    journal.beat = o.copy:heartbeat(first, o.every)
     journal.changed = false
     return journal
 end

@@ -52,9 +52,7 @@ function uploads.usable_parts(parts, size)
 end
 
 --- Gives each file that is to be moved the upload that has most of its parts, and aborts the others.
---- Returns the paths of those that go on.
 ---@param moving table<string, table>  files by path; they get upload_id, etags and part_size
----@return string[]
 function uploads.continue(copy, moving, list)
     local counts = {}
     for _, upload in ipairs(list) do
@@ -69,10 +67,6 @@ function uploads.continue(copy, moving, list)
             copy:abort(upload)
         end
     end
-    local paths = {}
-    for path in pairs(counts) do paths[#paths + 1] = path end
-    table.sort(paths)
-    return paths
 end
 
 return uploads
