@@ -25,7 +25,8 @@ local OPTIONS <const> = { "bucket", "endpoint", "every", "folder", "job", "pod",
 local SHARE_MAX_S <const> = 15   -- of the grace, for the last upload
 local SETTLE_S <const> = 3       -- for an upload under way when a newer one is wanted at once
 local LAST_S <const> = 10        -- for the last upload, where nobody has set a time
-local LAST_DEAD_S <const> = 3    -- the same, where the one before has failed
+local LAST_DEAD_S <const> = 3    -- the same, where the one before has failed or there is no server
+local NO_SERVER <const> = { ConnectFailed = true, DnsFailed = true }
 local SLOWEST <const> = 2 << 20  -- bytes a second that an upload may count on
 local MARGIN_S <const> = 0.5     -- before the grace is over
 
@@ -107,13 +108,21 @@ local function is_hopeless(e)
 end
 
 local function try_last(self)
-    self.deadline = self.deadline or sys.now() + seconds_for_last(self)
+    local begun = sys.now()
+    self.deadline = self.deadline or begun + seconds_for_last(self)
     local _ <close> = task.spawn(watch_deadline, self)
     while not try(self) do
-        if is_hopeless(self.failure) or sys.now() + 1 >= self.deadline then break end
+        local until_s = self.deadline
+        if NO_SERVER[errors.is(self.failure) and self.failure.code] then
+            until_s = math.min(until_s, begun + LAST_DEAD_S)
+        end
+        if is_hopeless(self.failure) or sys.now() + 1 >= until_s then break end
         task.sleep "1s"
     end
-    if self.failure then
+    if not self.failure then
+        log.info(("the log is in the bucket: %s, %s sent"):format(
+            units.format_size(self.ship:size()), units.format_size(self.ship.sent)))
+    else
         local why = errors.is(self.failure, "Cancelled") and "there was no more time" or tostring(self.failure)
         log.error(("the end of the log, %s, is not in the bucket: %s"):format(
             units.format_size(self.ship:behind()), why))
