@@ -46,6 +46,24 @@ describe("as PID 1", function()
         end)
     end
 
+    it("or not, a run is told to stop after 30 s too, and leaves nobody and a whole log", function()
+        local server <close> = helper.server()
+        local line = script "trap 'echo told; exit 7' TERM; while :; do sleep 0.05; done"
+        local first <close> = start(server.env, { "every=7s" }, line)
+        local pid = pid1(first)
+        local second <close> = logging.start(server.env, { "job=plain", "every=7s" }, line)
+        os.execute "sleep 30"
+        os.execute("kill -TERM " .. pid)
+        second:kill "TERM"
+        for _, run in ipairs { first, second } do
+            local code, out, err = run:wait(20)
+            assert.equal(7, code, err)
+            assert.truthy(out:find "told\n$")
+            assert.equal(out, logging.object(server.env, "pod", run == first and "nanogpt" or "plain"))
+        end
+        assert.is_false(logging.alive "sleep 71.5")
+    end)
+
     it("a run reaps every zombie and keeps the command's code", function()
         local run <close> = start({}, {}, script [[sleep 1; echo zombies: $(grep -l 'State:.Z' /proc/[0-9]*/status |
             wc -l); exit 5]])

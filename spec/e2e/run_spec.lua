@@ -78,7 +78,8 @@ describe("a supervised command", function()
         assert.truthy(gone == "" or gone:find "9\n")
         -- Both outputs into a pipe that is full for good.
         local begun = logging.now()
-        local _, stuck = helper.sh(("mkfifo $0; sleep 20 <$0 & { %s; echo $? >$0.code; } >$0 2>&1; cat $0.code; kill $!")
+        local _, stuck = helper.sh(
+            ("mkfifo $0; sleep 20 <$0 & { %s; echo $? >$0.code; } >$0 2>&1; cat $0.code; kill $!")
             :gsub("%$0", helper.tmp() .. "/fifo"):format(helper.NCRUN .. " " .. words), nil, { timeout = 30 })
         assert.equal("9\n", stuck)
         assert.is_true(logging.now() - begun < 10)

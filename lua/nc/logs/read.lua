@@ -108,18 +108,19 @@ function reader.newest(store, prefix)
     local newest
     for object in store:list(prefix) do
         -- At the same second the later name: pod.log comes after pod.1.log, the attempt before it.
-        if object.key:find "%.log$" and (not newest or object.modified >= newest.modified) then newest = object end
+        if not newest or object.modified >= newest.modified then newest = object end
     end
     return newest
 end
 
---- All logs below a prefix, newest first: { job, pod, key, size, age } with the age in seconds.
+--- All logs below a prefix, those written last first: { job, pod, key, size, age } with the age in seconds.
 ---@return table[]
 function reader.list(store, prefix)
     local found = {}
     for object in store:list(prefix) do
-        local job, pod = object.key:match "^logs/([^/]+)/([^/]+)%.log$"
+        local job, pod = object.key:match "^logs/([^/]+)/(.+)$"
         if job then
+            pod = pod:gsub("%.log$", "")
             found[#found + 1] = { job = job, pod = pod, key = object.key, size = object.size, at = object.modified }
         end
     end

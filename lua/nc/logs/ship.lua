@@ -134,13 +134,10 @@ end
 -- What is there? Once, and again after a write whose outcome is unknown.
 local function look(self)
     local ok, object = pcall(self.bucket.head, self.bucket, self.key)
-    if not ok then
-        -- Without the right to list, an absent object can't be told from a forbidden one.
-        if not errors.is(object) or object.status ~= 403 then error(object, 0) end
-        self.blind, object = true, nil
-    end
-    local size = -1 -- any size is news
-    if object then
+    if not ok and not (errors.is(object) and object.status == 403) then error(object, 0) end
+    self.blind = not ok -- without the right to list, an absent object can't be told from a forbidden one
+    local size = -1     -- any size is news
+    if ok and object then
         if (self.looked or self.inherited) and holds_beginning(self, object) then
             size = object.size
         elseif not self.looked then
@@ -148,7 +145,7 @@ local function look(self)
         end
     end
     if not self.looked and not self.blind then pcall(abort_old, self) end
-    self.looked = true
+    self.looked = self.looked or not self.blind
     self.known = { size = size }
 end
 
@@ -161,7 +158,7 @@ local function put_whole(self, size)
         error(e, 0)
     end
     if not ok then error(e, 0) end
-    self.blind = false
+    self.blind, self.looked = false, true
     self.sent = self.sent + size
 end
 

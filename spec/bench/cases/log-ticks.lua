@@ -19,7 +19,8 @@ local function writer(site)
 end
 
 local function admin(method, path)
-    return http.request { method = method, url = os.getenv "NCDEV_ADMIN" .. path, body = method == "POST" and "" or nil }
+    local body = method == "POST" and "" or nil
+    return http.request { method = method, url = os.getenv "NCDEV_ADMIN" .. path, body = body }
 end
 
 local LOOP <const> = [[
