@@ -217,7 +217,7 @@ function Recipe:describe()
     for i, name in ipairs(names) do
         local param, notes = self.params[name], {}
         if param.required then notes[#notes + 1] = "required" end
-        if param.default ~= nil then
+        if param.default ~= nil and param.default ~= "" then
             local shown = param.default
             if param.type == "bool" then shown = shown and "yes" or "no" end
             notes[#notes + 1] = "default " .. tostring(shown)

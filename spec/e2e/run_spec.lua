@@ -35,6 +35,34 @@ describe("a supervised command", function()
         assert.truthy(err:find("nothing of this run's log is kept", 1, true), err)
     end)
 
+    -- What a GPU image has is played by scripts; the source is an archive of the real one's shape.
+    it("is nanoGPT where none is given: fetched, prepared, trained on all GPUs", function()
+        local place = helper.tmp()
+        helper.write(place .. "/nanoGPT-master/data/shakespeare_char/prepare.py", "print('prepared')\n")
+        helper.write(place .. "/bin/python3", [[#!/bin/sh
+            case "$2" in
+            *device_count*) echo 4 ;;
+            "import torch" | "import numpy"*) ;;
+            *) exec /usr/bin/python3 "$@" ;;
+            esac
+        ]])
+        helper.write(place .. "/bin/torchrun", '#!/bin/sh\necho "torchrun $*"\n')
+        helper.sh(("chmod +x %s/bin/*; tar -C %s -czf %s/master.tar.gz nanoGPT-master"):format(place, place, place))
+        local env = { PATH = place .. "/bin:/usr/bin:/bin", MASTER_ADDR = "localhost", JOB_COMPLETION_INDEX = "1" }
+        local words = { "recipes/nanogpt.lua", "logs=/none", "volume=/none", "steps=7",
+            "source=file://" .. place .. "/master.tar.gz" }
+        local code, out, err = helper.ncrun(words, { env = env })
+        assert.equal(0, code, err .. out)
+        assert.equal("prepared\ntorchrun --standalone --nproc-per-node=4 train.py config/train_shakespeare_char.py "
+            .. "--max_iters=7 --lr_decay_iters=7 --gradient_accumulation_steps=4\n", out)
+        words[#words + 1] = "nodes=2"
+        code, out = helper.ncrun(words, { env = env })
+        assert.equal(0, code)
+        assert.truthy(out:find("torchrun --nnodes=2 --nproc-per-node=4 --node-rank=1 --master-addr=localhost "
+            .. "--master-port=29500 --rdzv-conf timeout=900 train.py config/train_shakespeare_char.py", 1, true), out)
+        assert.truthy(out:find("--gradient_accumulation_steps=8", 1, true))
+    end)
+
     it("takes a line of shell as run=, and refuses both", function()
         local code, out = helper.ncrun({ "recipes/nanogpt.lua", "run=echo $NODES $NODE_RANK; exit 5", "nodes=2" })
         assert.equal(5, code)
