@@ -241,3 +241,30 @@ describe("a log", function()
         assert.is_true(#logging.object(server.env) > 0)
     end)
 end)
+
+describe("the last upload to a bucket that never answers", function()
+    it("is given up within the grace after SIGTERM", function()
+        local server <close> = helper.server { faults = { "ANY * accept-stall" } }
+        local run <close> = logging.start(server.env, { "grace=6s" },
+            "trap 'exit 5' TERM; echo start; while :; do sleep 0.05; done")
+        helper.eventually(10, "the start", function() return run:stdout():find "start" end)
+        local begun = logging.now()
+        run:kill "TERM"
+        local code, _, err = run:wait(20)
+        assert.equal(5, code)
+        assert.is_true(logging.now() - begun < 7)
+        assert.truthy(err:find "is not in the bucket: there was no more time")
+    end)
+
+    it("is cut short by a SIGTERM that comes after the command's end, whose code stays", function()
+        local server <close> = helper.server { faults = { "ANY * accept-stall" } }
+        local run <close> = logging.start(server.env, {}, "echo done; exit 6")
+        helper.eventually(10, "the end", function() return run:stdout():find "done" end)
+        os.execute "sleep 1"
+        assert.is_true(run:running())
+        local begun = logging.now()
+        run:kill "TERM"
+        assert.equal(6, (run:wait(20)))
+        assert.is_true(logging.now() - begun < 3)
+    end)
+end)
