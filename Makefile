@@ -32,7 +32,7 @@ LIBS      = $(call pkg,libs,$(PACKAGES)) -pthread -lm
 
 SRC      := $(filter-out runtime/main.c,$(sort $(wildcard runtime/*/*.c)))
 OBJ      := $(SRC:%.c=$(BUILD)/obj/%.o)
-EMBED    := $(sort $(shell find lua recipes -name '*.lua'))
+EMBED    := $(sort $(shell find lua manifests recipes -name '*.lua'))
 UNIT     := $(patsubst spec/unit/%.c,$(BUILD)/unit/%,$(sort $(wildcard spec/unit/*_test.c)))
 FUZZ     := $(patsubst spec/fuzz/%.c,build/fuzz/%,$(sort $(wildcard spec/fuzz/*_fuzz.c)))
 SERVER   := $(sort $(wildcard spec/server/*.c))

@@ -4,6 +4,7 @@ local errors   = require "nc.errors"
 local helper   = require "spec.helper"
 local hubs     = require "nc.hub"
 local s3       = require "nc.s3"
+local task     = require "nc.task"
 local transfer = require "nc.transfer"
 
 local pipe = {}
@@ -17,6 +18,12 @@ function pipe.bytes(size)
     local list = {}
     for i = 1, size // 64 + 1 do list[i] = ("%016d"):format(i * 7919):rep(4) end
     return table.concat(list):sub(1, size)
+end
+
+---@return string 64 hex digits
+function pipe.sha256(text)
+    local _, out = helper.run({ "sha256sum" }, { stdin = text })
+    return out:match "^%x+"
 end
 
 ---The local server with the repository owner/model; a file over 1000 bytes lies behind a redirect.
@@ -66,13 +73,39 @@ function pipe.listed(server)
 end
 
 ---Asserts that every file is in the bucket byte for byte, and no upload is left.
-function pipe.assert_moved(server)
-    local bucket = pipe.bucket(server)
+function pipe.assert_moved(server, bucket)
+    bucket = bucket or pipe.bucket(server)
     for path, text in pairs(server.files) do
         local body = bucket:get(pipe.PREFIX .. path, { max_body = "64MiB" })
         assert.is_true(body == text, path .. (body and " differs" or " is missing"))
     end
     assert.is_nil(bucket:uploads ""())
+end
+
+---Keys and prefixes that a listing gives.
+function pipe.keys(iterator)
+    local keys = {}
+    for object in iterator do keys[#keys + 1] = object.key or object.prefix end
+    return keys
+end
+
+---Calls f(1) to f(n) in a few tasks.
+function pipe.together(n, f)
+    local next_one, workers = 0, {}
+    for i = 1, 16 do
+        workers[i] = function()
+            while next_one < n do
+                next_one = next_one + 1
+                f(next_one)
+            end
+        end
+    end
+    task.all(workers)
+end
+
+---Stores n small objects: PREFIX0001 and so on.
+function pipe.fill(bucket, prefix, n)
+    pipe.together(n, function(i) bucket:put(("%s%04d"):format(prefix, i), "x") end)
 end
 
 ---The error object that f raises.

@@ -25,7 +25,7 @@ test:
 .PHONY: bench
 bench:
 	spec/deps build bench
-	$(MAKE) -j$(JOBS) all
+	$(MAKE) -s --no-print-directory -j$(JOBS) all
 	build/ncrun spec/bench/run.lua
 
 .PHONY: fuzz-run

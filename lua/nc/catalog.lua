@@ -1,11 +1,11 @@
---- Finding a model: by a name of nc.models, or as owner/name on the hub.
+--- Finding a model: by a name of manifests/models.lua, or as owner/name on the hub.
 
 local errors = require "nc.errors"
-local models = require "nc.models"
+local models = require "manifests.models"
 
 local catalog = {}
 
---- The names that nc.models has, sorted.
+--- The names that manifests/models.lua has, sorted.
 ---@return string[]
 function catalog.names()
     local names = {}

@@ -101,7 +101,7 @@ end
 function hub.next_page(header, endpoint)
     local link = header and header:match '<([^>]+)>%s*;%s*rel="next"'
     if not link then return nil end
-    local url = text.url_resolve(endpoint, link)
+    local url = not link:find "%c" and text.url_resolve(endpoint, link)
     if not url or not text.same_origin(url, endpoint) then
         error(errors.new { code = "HubError", message = "the hub's next page is on another host: not followed" }, 0)
     end

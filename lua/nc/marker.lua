@@ -154,7 +154,8 @@ function marker.check_paths(files)
         if path:find "%c" then bad(path, "holds a control character") end
         if #path > 900 then bad(path, "is longer than 900 bytes") end
         if path:sub(1, 1) == "/" then bad(path, "is absolute") end
-        if path == marker.STAGING or path == marker.COMPLETE then bad(path, "is that of a marker") end
+        local top = path:match "^[^/]*" -- a folder of that name would be in the marker's way on a volume
+        if top == marker.STAGING or top == marker.COMPLETE then bad(path, "is that of a marker") end
         for part in (path .. "/"):gmatch "([^/]*)/" do
             if part == "" or part == "." or part == ".." then bad(path, "would leave the copy's folder") end
             if #part > 255 then bad(path, "has a part longer than 255 bytes") end

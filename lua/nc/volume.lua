@@ -16,7 +16,7 @@ local NETWORK <const> = {
 
 -- proc(5): blanks and the like in a path are written as \040.
 local function unescape(path)
-    return (path:gsub("\\(%d%d%d)", function(octal) return string.char(tonumber(octal, 8)) end))
+    return (path:gsub("\\([0-3][0-7][0-7])", function(octal) return string.char(tonumber(octal, 8)) end))
 end
 
 --- The type of the file system that is mounted at exactly this path, or nil. Pure.
@@ -42,13 +42,14 @@ end
 --- Whether a network file system is mounted at path.
 ---@return boolean
 function volume.is_mounted(path)
-    local _, network = mounted_at(path)
+    local _, network = mounted_at(path:match "^(/?.-)/*$")
     return network
 end
 
 --- path, where a network file system is mounted there; else an error that says what is.
 ---@return string
 function volume.require(path)
+    path = path:match "^(/?.-)/*$"
     local kind, network = mounted_at(path)
     if network then return path end
     error(errors.new {

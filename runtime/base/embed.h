@@ -1,5 +1,5 @@
 /* The Lua files inside this binary, made by embed.sh at build time. Read-only, any thread.
- * A library module is named as `require` names it ("nc.task"), a recipe by its path
+ * A module is named as `require` names it ("nc.task", "manifests.models"), a recipe by its path
  * ("recipes/stage-weights.lua"). */
 #ifndef NC_BASE_EMBED_H
 #define NC_BASE_EMBED_H
@@ -9,6 +9,7 @@
 
 struct embed_file {
     const char *name;
+    const char *path;  /* in the source tree */
     const char *start; /* the bytes, NUL-terminated at end */
     const char *end;
 };

@@ -271,7 +271,7 @@ static void plain_done(struct http_request *http)
     bind_call_over((struct call *)http);
 }
 
-static const struct http_hooks plain_hooks = {prepare, NULL, plain_done};
+static const struct http_hooks plain_hooks = {NULL, prepare, NULL, plain_done};
 
 static void free_plain(struct call *c)
 {

@@ -13,13 +13,11 @@ int bind_load_embedded(lua_State *L, const char *name)
     for (uint64_t i = 0; i < embed_count; i++) {
         const struct embed_file *f = &embed_files[i];
         if (strcmp(f->name, name) == 0) {
-            const char *path = luaL_gsub(L, name, ".", "/");
-            lua_pushfstring(L, "@lua/%s.lua", path);
+            lua_pushfstring(L, "@%s", f->path);
             if (luaL_loadbufferx(L, f->start, (size_t)(f->end - f->start), lua_tostring(L, -1),
                                  "t"))
                 return lua_error(L);
-            lua_rotate(L, -3, 1);
-            lua_pop(L, 2);
+            lua_remove(L, -2);
             return 1;
         }
     }

@@ -216,7 +216,7 @@ static void done(struct http_request *http)
     r->done(r);
 }
 
-static const struct http_hooks hooks = {prepare, judge, done};
+static const struct http_hooks hooks = {NULL, prepare, judge, done};
 
 void hub_request_init(struct hub_request *r, struct hub *hub, struct hub_location *location)
 {

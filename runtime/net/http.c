@@ -17,7 +17,6 @@ enum {
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
     LATER_MS = 1000,
-    LATER_MOST_MS = 45 * 1000,
     TICK_MS = 500, /* how often the stall clocks are read */
     CONNECTIONS_KEPT = 256,
     MOST_THREADS = 64,
@@ -49,56 +48,6 @@ struct http_pool {
 };
 
 static _Thread_local struct worker *this_worker;
-
-void http_request_init(struct http_request *r, const struct http_hooks *hooks)
-{
-    *r = (struct http_request){.hooks = hooks};
-    buf_init(&r->url, 16 * 1024);
-    buf_init(&r->headers, 64 * 1024);
-}
-
-void http_request_free(struct http_request *r)
-{
-    buf_free(&r->url);
-    buf_free(&r->headers);
-    buf_free(&r->head);
-    buf_free(&r->text);
-    const struct http_hooks *hooks = r->hooks;
-    *r = (struct http_request){.hooks = hooks};
-}
-
-void http_request_reset(struct http_request *r)
-{
-    buf_clear(&r->url);
-    buf_clear(&r->headers);
-}
-
-void http_add_header(struct http_request *r, const char *name, const char *value)
-{
-    buf_printf(&r->headers, "%s: %s\n", name, value);
-}
-
-const char *http_header(const struct http_request *r, const char *name, char *out, size_t size)
-{
-    size_t n = strlen(name);
-    for (const char *p = buf_str(&r->head); *p;) {
-        const char *end = strchr(p, '\n');
-        if (strncmp(p, name, n) == 0 && p[n] == ':') {
-            p += n + 1;
-            while (p < end && (*p == ' ' || *p == '\t'))
-                p++;
-            while (end > p && (end[-1] == ' ' || end[-1] == '\t'))
-                end--;
-            if ((size_t)(end - p) >= size)
-                return NULL;
-            memcpy(out, p, (size_t)(end - p));
-            out[end - p] = '\0';
-            return out;
-        }
-        p = end + 1;
-    }
-    return NULL;
-}
 
 static uint32_t draw(struct worker *w)
 {
@@ -173,6 +122,10 @@ static void start(struct worker *w, struct http_request *r)
         delay(w, r, gate + draw(w) % 100);
         return;
     }
+    if (r->hooks->hold && r->hooks->hold(r)) {
+        delay(w, r, now + LATER_MS);
+        return;
+    }
     if (!r->attempts)
         r->first_ms = now;
     r->attempts++;
@@ -210,14 +163,6 @@ static bool may_retry(const struct worker *w, const struct http_request *r, uint
            (r->answered || now - r->first_ms < give_up);
 }
 
-static bool may_wait(const struct worker *w, struct http_request *r, uint64_t now)
-{
-    if (!r->later_ms)
-        r->later_ms = now;
-    return now - r->later_ms < LATER_MOST_MS && !atomic_load(&r->cancelled) &&
-           !atomic_load(&w->stopping);
-}
-
 /* The service's own wish for a pause, and everybody's share in it. */
 static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
 {
@@ -245,12 +190,11 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     bool network = r->failed; /* no usable answer: its connection is not to be trusted */
     drop_transfer(w, t);
     uint64_t now = clock_ms();
-    if (verdict == HTTP_LATER && may_wait(w, r, now)) {
+    if (verdict == HTTP_LATER) {
         r->attempts--;
         delay(w, r, now + LATER_MS);
         return;
     }
-    r->later_ms = 0;
     if (verdict == HTTP_AGAIN) {
         if (r->free_again++ < FREE_AGAIN_MAX) {
             r->attempts--;
@@ -273,7 +217,7 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
         delay(w, r, now + retry_backoff_ms(r->attempts, draw(w)));
         return;
     }
-    if (atomic_load(&r->cancelled) || (verdict == HTTP_RETRY && atomic_load(&w->stopping)))
+    if (atomic_load(&r->cancelled) || (verdict != HTTP_FAILED && atomic_load(&w->stopping)))
         nc_err_set(&r->err, "Cancelled", "%s: cancelled", r->what);
     finish(r);
 }
@@ -413,7 +357,6 @@ void http_submit(struct http_pool *pool, struct http_request *r)
     r->worker = w->index;
     r->next = NULL;
     r->attempts = r->free_again = 0;
-    r->later_ms = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

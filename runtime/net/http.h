@@ -34,12 +34,15 @@ struct http_transfer; /* the pool's own part of a request in flight */
 enum http_verdict {
     HTTP_OK,     /* the answer is what was asked for */
     HTTP_AGAIN,  /* send at once, not counted as a failure (a redirect followed by hand) */
-    HTTP_LATER,  /* send in a second, not counted, for up to 45 s: somebody is to mend it */
+    HTTP_LATER,  /* send in a second, not counted as a failure: somebody is to mend it */
     HTTP_RETRY,  /* err is filled; try again after a backoff while attempts last */
     HTTP_FAILED, /* err is filled and final */
 };
 
 struct http_hooks {
+    /* Is there something to wait for before the next attempt? Then asked again in a second, for as
+     * long as it says so. NULL: never. */
+    bool (*hold)(struct http_request *r);
     /* Before each attempt: set url and headers. -1 with r->err filled ends the request. */
     int (*prepare)(struct http_request *r);
     /* After an answer came whole, whatever its status. NULL: any status is HTTP_OK. */
@@ -90,7 +93,6 @@ struct http_request {
     struct http_request *next;
     uint64_t start_after_ms;
     uint64_t first_ms;
-    uint64_t later_ms;   /* since when it has been HTTP_LATER; 0: it is not */
     unsigned free_again; /* HTTP_AGAINs so far */
     bool answered;       /* some attempt got a status */
     bool wrong;          /* the answer came whole but is not what was asked for */

@@ -3,121 +3,11 @@
 #include "base/clock.h"
 #include "s3/s3_xml.h"
 
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS_MAX = 24, SKEW_LEAST_S = 1 };
-
-static void wipe(char **s)
-{
-    if (*s)
-        OPENSSL_cleanse(*s, strlen(*s));
-    free(*s);
-    *s = NULL;
-}
-
-/* "s3.eu-west-1.amazonaws.com", or its dot-less namesake in China. */
-static void aws_endpoint(const char *region, char *out, size_t size)
-{
-    const char *tail = strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
-    snprintf(out, size, "https://s3.%s.amazonaws.com%s", region, tail);
-}
-
-int s3_client_init(struct s3_client *c, const struct s3_config *config, struct nc_err *err)
-{
-    char aws[256];
-    *c = (struct s3_client){.virtual_host = config->virtual_host,
-                            .renewable = config->renewable,
-                            .attempts_max = config->attempts_max,
-                            .content_md5 = config->content_md5};
-    const char *endpoint = config->endpoint;
-    if (!endpoint) {
-        aws_endpoint(config->region, aws, sizeof aws);
-        endpoint = aws;
-    }
-    if (url_parse(endpoint, &c->endpoint, err)) {
-        url_free(&c->endpoint);
-        return -1;
-    }
-    size_t n = strlen(c->endpoint.path);
-    while (n && c->endpoint.path[n - 1] == '/')
-        c->endpoint.path[--n] = '\0';
-    pthread_mutex_init(&c->lock, NULL);
-    signer_init(&c->signer);
-    c->bucket = strdup(config->bucket ? config->bucket : "");
-    c->region = strdup(config->region);
-    c->ca_file = config->ca_file ? strdup(config->ca_file) : NULL;
-    if (!c->bucket || !c->region || (config->ca_file && !c->ca_file)) {
-        s3_client_free(c);
-        return nc_err_set(err, "ENOMEM", "opening a bucket: out of memory");
-    }
-    if (s3_client_set_keys(c, config->access, config->secret, config->token, err)) {
-        s3_client_free(c);
-        return -1;
-    }
-    return 0;
-}
-
-void s3_client_free(struct s3_client *c)
-{
-    wipe(&c->access);
-    wipe(&c->secret);
-    wipe(&c->token);
-    free(c->bucket);
-    free(c->region);
-    free(c->ca_file);
-    signer_free(&c->signer);
-    url_free(&c->endpoint);
-    pthread_mutex_destroy(&c->lock);
-    *c = (struct s3_client){0};
-}
-
-static bool same(const char *a, const char *b)
-{
-    return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-static void swap(char **a, char **b)
-{
-    char *was = *a;
-    *a = *b;
-    *b = was;
-}
-
-int s3_client_set_keys(struct s3_client *c, const char *access, const char *secret,
-                       const char *token, struct nc_err *err)
-{
-    char *a = strdup(access), *s = strdup(secret), *t = token && *token ? strdup(token) : NULL;
-    if (!a || !s || (token && *token && !t)) {
-        wipe(&a);
-        wipe(&s);
-        wipe(&t);
-        return nc_err_set(err, "ENOMEM", "taking over keys: out of memory");
-    }
-    pthread_mutex_lock(&c->lock);
-    if (!same(c->access, a) || !same(c->secret, s) || !same(c->token, t)) {
-        swap(&c->access, &a);
-        swap(&c->secret, &s);
-        swap(&c->token, &t);
-        c->keys_expired = false;
-        c->keys_generation++;
-    }
-    pthread_mutex_unlock(&c->lock);
-    wipe(&a);
-    wipe(&s);
-    wipe(&t);
-    return 0;
-}
-
-bool s3_client_keys_expired(struct s3_client *c)
-{
-    pthread_mutex_lock(&c->lock);
-    bool expired = c->keys_expired;
-    pthread_mutex_unlock(&c->lock);
-    return expired;
-}
+enum { HEADERS_MAX = 24, KEYS_WAIT_MS = 45 * 1000 };
 
 /* ---- before an attempt ---- */
 
@@ -373,14 +263,36 @@ static enum http_verdict correct_region(struct s3_request *r, const struct s3_er
 static enum http_verdict await_keys(struct s3_request *r, bool expired)
 {
     struct s3_client *c = r->client;
+    uint64_t now = clock_ms();
     pthread_mutex_lock(&c->lock);
     bool newer = c->keys_generation != r->keys_generation;
-    if (!newer)
+    if (!newer) {
         c->keys_expired = true;
+        if (!c->refused_ms)
+            c->refused_ms = now;
+    }
+    bool wait = c->renewable && (expired || c->keys_worked) && now - c->refused_ms < KEYS_WAIT_MS;
     pthread_mutex_unlock(&c->lock);
-    if (newer)
-        return HTTP_AGAIN;
-    return c->renewable && (expired || atomic_load(&c->keys_worked)) ? HTTP_LATER : HTTP_FAILED;
+    return newer ? HTTP_AGAIN : wait ? HTTP_LATER : HTTP_FAILED;
+}
+
+static void granted(struct s3_client *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->keys_worked = true;
+    c->refused_ms = 0;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Keys that a server has refused are not used again while others may come. */
+static bool hold(struct http_request *http)
+{
+    struct s3_client *c = ((struct s3_request *)http)->client;
+    pthread_mutex_lock(&c->lock);
+    bool wait = c->renewable && c->keys_expired && c->keys_worked &&
+                clock_ms() - c->refused_ms < KEYS_WAIT_MS;
+    pthread_mutex_unlock(&c->lock);
+    return wait;
 }
 
 static bool same_domain(const struct url *a, const struct url *b)
@@ -441,7 +353,7 @@ static enum http_verdict judge(struct http_request *http)
 {
     struct s3_request *r = (struct s3_request *)http;
     if (http->status >= 200 && http->status < 300) {
-        atomic_store(&r->client->keys_worked, true);
+        granted(r->client);
         return r->read ? r->read(r) : HTTP_OK;
     }
     struct s3_error e = {0};
@@ -458,7 +370,7 @@ static void done(struct http_request *http)
     r->done(r);
 }
 
-static const struct http_hooks hooks = {prepare, judge, done};
+static const struct http_hooks hooks = {hold, prepare, judge, done};
 
 int s3_request_init(struct s3_request *r, struct s3_client *c, const char *method, const char *key,
                     struct nc_err *err)

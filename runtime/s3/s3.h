@@ -43,7 +43,8 @@ struct s3_client {
     bool region_corrected;
     bool keys_expired; /* a server said so; cleared by s3_client_set_keys */
     unsigned keys_generation;
-    atomic_bool keys_worked; /* some request was granted */
+    bool keys_worked;    /* some request was granted */
+    uint64_t refused_ms; /* since when none was with these keys, monotonic; 0: they are good */
 };
 
 /* Strings are copied. */

@@ -1,216 +1,12 @@
 #include "s3/s3_xml.h"
 
-#include <libxml/SAX2.h>
-#include <libxml/parser.h>
-#include <libxml/parserInternals.h>
-#include <libxml/tree.h>
-#include <limits.h>
 #include <openssl/crypto.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "net/url.h"
-
-enum { MAX_DEPTH = 16 }; /* S3's own documents are five deep */
-
-#define malformed(err, ...)                                                                        \
-    nc_err_set(err, "MalformedXML", "the server's XML answer can't be used: " __VA_ARGS__)
-
-static int no_memory(struct nc_err *err)
-{
-    return nc_err_set(err, "ENOMEM", "out of memory reading the server's XML answer");
-}
-
-/* ---- documents ---- */
-
-static pthread_once_t initialised = PTHREAD_ONCE_INIT;
-
-static void refuse_document(xmlParserCtxtPtr parser, const char *why)
-{
-    parser->_private = (void *)why;
-    xmlStopParser(parser);
-}
-
-static void on_doctype(void *ctx, const xmlChar *name, const xmlChar *external,
-                       const xmlChar *system)
-{
-    (void)name, (void)external, (void)system;
-    refuse_document(ctx, "it has a DOCTYPE");
-}
-
-static void on_element(void *ctx, const xmlChar *name, const xmlChar *prefix, const xmlChar *uri,
-                       int namespaces, const xmlChar **namespace_list, int attributes,
-                       int defaulted, const xmlChar **attribute_list)
-{
-    xmlParserCtxtPtr parser = ctx;
-    if (parser->nodeNr >= MAX_DEPTH)
-        refuse_document(parser, "its elements are nested too deep");
-    else
-        xmlSAX2StartElementNs(ctx, name, prefix, uri, namespaces, namespace_list, attributes,
-                              defaulted, attribute_list);
-}
-
-/* Comments and processing instructions are dropped, so that an element's text is one node. */
-static void drop_comment(void *ctx, const xmlChar *value)
-{
-    (void)ctx, (void)value;
-}
-
-static void drop_instruction(void *ctx, const xmlChar *target, const xmlChar *data)
-{
-    (void)ctx, (void)target, (void)data;
-}
-
-static int read_document(const char *body, size_t len, xmlDocPtr *doc, struct nc_err *err)
-{
-    *doc = NULL;
-    pthread_once(&initialised, xmlInitParser);
-    while (len && text_is_blank(*body)) {
-        body++;
-        len--;
-    }
-    if (len == 0)
-        return nc_err_set(err, "EmptyResponse", "the server's answer is empty where XML was due");
-    if (len > INT_MAX)
-        return malformed(err, "it is too large");
-    xmlParserCtxtPtr parser = xmlCreateMemoryParserCtxt(body, (int)len);
-    if (!parser)
-        return no_memory(err);
-    parser->sax->internalSubset = on_doctype;
-    parser->sax->startElementNs = on_element;
-    parser->sax->comment = drop_comment;
-    parser->sax->processingInstruction = drop_instruction;
-    xmlCtxtUseOptions(parser, XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING |
-                                  XML_PARSE_NOCDATA | XML_PARSE_COMPACT);
-    int rc = 0;
-    xmlParseDocument(parser);
-    if (parser->_private) {
-        rc = malformed(err, "%s", (const char *)parser->_private);
-    } else if (!parser->wellFormed || !xmlDocGetRootElement(parser->myDoc)) {
-        const char *why = parser->lastError.message;
-        char line[200];
-        snprintf(line, sizeof line, "%.*s", why ? (int)strcspn(why, "\n") : 0, why ? why : "");
-        rc = malformed(err, "it is not well-formed: %s", line);
-    } else {
-        *doc = parser->myDoc;
-        parser->myDoc = NULL;
-    }
-    xmlFreeDoc(parser->myDoc);
-    xmlFreeParserCtxt(parser);
-    return rc;
-}
-
-/* Namespaces are not compared: servers differ in which they send, if any. */
-static bool is(const xmlNode *node, const char *name)
-{
-    return node->type == XML_ELEMENT_NODE && strcmp((const char *)node->name, name) == 0;
-}
-
-static xmlNodePtr child(const xmlNode *node, const char *name)
-{
-    for (xmlNodePtr c = node->children; c; c = c->next) {
-        if (is(c, name))
-            return c;
-    }
-    return NULL;
-}
-
-/* An element's text, borrowed from the document; NULL where it holds elements. */
-static const char *text_of(const xmlNode *node)
-{
-    const xmlNode *c = node->children;
-    if (!c)
-        return "";
-    return c->type == XML_TEXT_NODE && !c->next ? (const char *)c->content : NULL;
-}
-
-static const char *child_text(const xmlNode *node, const char *name)
-{
-    const xmlNode *c = child(node, name);
-    return c ? text_of(c) : NULL;
-}
-
-static size_t count_of(const xmlNode *node, const char *name)
-{
-    size_t n = 0;
-    for (const xmlNode *c = node->children; c; c = c->next)
-        n += is(c, name);
-    return n;
-}
-
-/* ---- fields ---- */
-
-/* The required text of a child, copied. */
-static int take_text(const xmlNode *node, const char *name, char **out, struct nc_err *err)
-{
-    const char *text = child_text(node, name);
-    if (!text)
-        return malformed(err, "it has no %s", name);
-    *out = strdup(text);
-    return *out ? 0 : no_memory(err);
-}
-
-static int take_optional(const xmlNode *node, const char *name, char **out, struct nc_err *err)
-{
-    return child(node, name) ? take_text(node, name, out, err) : 0;
-}
-
-static int take_u64(const xmlNode *node, const char *name, uint64_t *out, struct nc_err *err)
-{
-    const char *text = child_text(node, name);
-    if (!text || text_u64(text, out))
-        return malformed(err, "its %s is not a number", name);
-    return 0;
-}
-
-/* Absent is 0. */
-static int take_date(const xmlNode *node, const char *name, int64_t *out, struct nc_err *err)
-{
-    const xmlNode *c = child(node, name);
-    const char *text = c ? text_of(c) : NULL;
-    if (c && (!text || text_iso_date(text, out)))
-        return malformed(err, "its %s is not a date", name);
-    return 0;
-}
-
-static int take_bool(const xmlNode *node, const char *name, bool *out, struct nc_err *err)
-{
-    const char *text = child_text(node, name);
-    if (!text || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0))
-        return malformed(err, "its %s is neither true nor false", name);
-    *out = *text == 't';
-    return 0;
-}
-
-/* A key, decoded where the answer says that keys are encoded. An S3 key can't hold a NUL, and a C
- * string with one would stand for another key. */
-static int take_key(const xmlNode *node, const char *name, bool encoded, char **out,
-                    struct nc_err *err)
-{
-    const char *text = child_text(node, name);
-    if (!text || !encoded)
-        return take_text(node, name, out, err);
-    struct buf key;
-    buf_init(&key, strlen(text));
-    int rc = 0;
-    if (url_decode(&key, text, strlen(text), true))
-        rc = malformed(err, "a %s is not encoded as it says", name);
-    else if (key.len && memchr(key.data, '\0', key.len))
-        rc = nc_err_set(err, "UnsafeKey", "the listing holds a key with a NUL byte in it");
-    else if (!(*out = buf_take(&key)))
-        rc = no_memory(err);
-    buf_free(&key);
-    return rc;
-}
-
-static bool keys_encoded(const xmlNode *root)
-{
-    const char *type = child_text(root, "EncodingType");
-    return type && strcmp(type, "url") == 0;
-}
+#include "s3/xml_read.h"
 
 /* ---- errors ---- */
 
@@ -230,7 +26,7 @@ bool s3_code_retryable(const char *code)
 
 static void copy_field(const xmlNode *node, const char *name, char *out, size_t size)
 {
-    const char *text = child_text(node, name);
+    const char *text = xml_child_text(node, name);
     snprintf(out, size, "%s", text ? text : "");
 }
 
@@ -239,16 +35,16 @@ static int read_error(const xmlNode *root, struct s3_error *out, struct nc_err *
     *out = (struct s3_error){0};
     copy_field(root, "Code", out->code, sizeof out->code);
     if (!*out->code)
-        return malformed(err, "it is an error without a %s", "Code");
+        return xml_malformed(err, "it is an error without a %s", "Code");
     copy_field(root, "Message", out->message, sizeof out->message);
     copy_field(root, "Region", out->region, sizeof out->region);
     copy_field(root, "Endpoint", out->endpoint, sizeof out->endpoint);
-    copy_field(root, child(root, "BucketName") ? "BucketName" : "Bucket", out->bucket,
+    copy_field(root, xml_child(root, "BucketName") ? "BucketName" : "Bucket", out->bucket,
                sizeof out->bucket);
     copy_field(root, "Key", out->key, sizeof out->key);
     copy_field(root, "UploadId", out->upload_id, sizeof out->upload_id);
     copy_field(root, "RequestId", out->request_id, sizeof out->request_id);
-    const char *time = child_text(root, "ServerTime");
+    const char *time = xml_child_text(root, "ServerTime");
     if (time)
         text_iso_date(time, &out->server_time);
     return 0;
@@ -258,11 +54,12 @@ int s3_xml_error(const char *body, size_t len, struct s3_error *out, struct nc_e
 {
     *out = (struct s3_error){0};
     xmlDocPtr doc;
-    if (read_document(body, len, &doc, err))
+    if (xml_document(body, len, &doc, err))
         return -1;
     const xmlNode *root = xmlDocGetRootElement(doc);
-    int rc = is(root, "Error") ? read_error(root, out, err)
-                               : malformed(err, "it is a %s, not an Error", (char *)root->name);
+    int rc = xml_is(root, "Error")
+                 ? read_error(root, out, err)
+                 : xml_malformed(err, "it is a %s, not an Error", (char *)root->name);
     xmlFreeDoc(doc);
     return rc;
 }
@@ -283,17 +80,20 @@ static int pass_error(const xmlNode *node, struct nc_err *err)
 static int read_result(const char *body, size_t len, const char *const *names, xmlDocPtr *doc,
                        struct nc_err *err)
 {
-    if (read_document(body, len, doc, err))
+    if (xml_document(body, len, doc, err))
         return -1;
     const xmlNode *root = xmlDocGetRootElement(*doc);
     for (; *names; names++) {
-        if (is(root, *names))
+        if (xml_is(root, *names))
             return 0;
     }
     /* STS wraps its errors once more. */
-    const xmlNode *error = is(root, "ErrorResponse") ? child(root, "Error") : root;
-    int rc = error && is(error, "Error") ? pass_error(error, err)
-                                         : malformed(err, "it is a %s", (const char *)root->name);
+    const xmlNode *error = xml_is(root, "ErrorResponse") ? xml_child(root, "Error") : root;
+    int rc = 0;
+    if (error && xml_is(error, "Error"))
+        rc = pass_error(error, err);
+    else
+        rc = xml_malformed(err, "it is a %s", xml_name(root));
     xmlFreeDoc(*doc);
     *doc = NULL;
     return rc;
@@ -303,35 +103,36 @@ static int read_result(const char *body, size_t len, const char *const *names, x
 
 static int read_object(const xmlNode *node, bool encoded, struct s3_object *out, struct nc_err *err)
 {
-    return take_key(node, "Key", encoded, &out->key, err) ||
-                   take_u64(node, "Size", &out->size, err) ||
-                   take_optional(node, "ETag", &out->etag, err) ||
-                   take_date(node, "LastModified", &out->modified, err)
+    return xml_take_key(node, "Key", encoded, &out->key, err) ||
+                   xml_take_u64(node, "Size", &out->size, err) ||
+                   xml_take_optional(node, "ETag", &out->etag, err) ||
+                   xml_take_date(node, "LastModified", &out->modified, err)
                ? -1
                : 0;
 }
 
 static int read_listing(const xmlNode *root, struct s3_listing *out, struct nc_err *err)
 {
-    bool encoded = keys_encoded(root);
-    out->objects = calloc(count_of(root, "Contents") + 1, sizeof *out->objects);
-    out->prefixes = calloc(count_of(root, "CommonPrefixes") + 1, sizeof *out->prefixes);
+    bool encoded = xml_keys_encoded(root);
+    out->objects = calloc(xml_count(root, "Contents") + 1, sizeof *out->objects);
+    out->prefixes = calloc(xml_count(root, "CommonPrefixes") + 1, sizeof *out->prefixes);
     if (!out->objects || !out->prefixes)
-        return no_memory(err);
+        return xml_no_memory(err);
     for (const xmlNode *c = root->children; c; c = c->next) {
         int rc = 0;
-        if (is(c, "Contents"))
+        if (xml_is(c, "Contents"))
             rc = read_object(c, encoded, &out->objects[out->object_count++], err);
-        else if (is(c, "CommonPrefixes"))
-            rc = take_key(c, "Prefix", encoded, &out->prefixes[out->prefix_count++], err);
+        else if (xml_is(c, "CommonPrefixes"))
+            rc = xml_take_key(c, "Prefix", encoded, &out->prefixes[out->prefix_count++], err);
         if (rc)
             return -1;
     }
-    if (take_bool(root, "IsTruncated", &out->truncated, err) ||
-        take_optional(root, "NextContinuationToken", &out->next_token, err))
+    if (xml_take_bool(root, "IsTruncated", &out->truncated, err) ||
+        xml_take_optional(root, "NextContinuationToken", &out->next_token, err))
         return -1;
     if (out->truncated && (!out->next_token || !*out->next_token))
-        return malformed(err, "it says that there is more, without a %s", "NextContinuationToken");
+        return xml_malformed(err, "it says that there is more, without a %s",
+                             "NextContinuationToken");
     return 0;
 }
 
@@ -364,13 +165,14 @@ void s3_listing_free(struct s3_listing *l)
 static int read_part(const xmlNode *node, struct s3_part *out, struct nc_err *err)
 {
     uint64_t number = 0;
-    if (take_u64(node, "PartNumber", &number, err))
+    if (xml_take_u64(node, "PartNumber", &number, err))
         return -1;
     if (number < 1 || number > 10000)
-        return malformed(err, "a %s is not from 1 to 10000", "PartNumber");
+        return xml_malformed(err, "a %s is not from 1 to 10000", "PartNumber");
     out->number = (unsigned)number;
-    return take_u64(node, "Size", &out->size, err) || take_text(node, "ETag", &out->etag, err) ||
-                   take_date(node, "LastModified", &out->modified, err)
+    return xml_take_u64(node, "Size", &out->size, err) ||
+                   xml_take_text(node, "ETag", &out->etag, err) ||
+                   xml_take_date(node, "LastModified", &out->modified, err)
                ? -1
                : 0;
 }
@@ -378,28 +180,28 @@ static int read_part(const xmlNode *node, struct s3_part *out, struct nc_err *er
 static int read_parts(const xmlNode *root, struct s3_parts *out, struct nc_err *err)
 {
     uint64_t next = 0;
-    out->parts = calloc(count_of(root, "Part") + 1, sizeof *out->parts);
+    out->parts = calloc(xml_count(root, "Part") + 1, sizeof *out->parts);
     if (!out->parts)
-        return no_memory(err);
+        return xml_no_memory(err);
     unsigned last = 0;
     for (const xmlNode *c = root->children; c; c = c->next) {
-        if (!is(c, "Part"))
+        if (!xml_is(c, "Part"))
             continue;
         struct s3_part *part = &out->parts[out->count++];
         if (read_part(c, part, err))
             return -1;
         if (part->number <= last)
-            return malformed(err, "its %ss are not in order", "Part");
+            return xml_malformed(err, "its %ss are not in order", "Part");
         last = part->number;
     }
-    if (take_bool(root, "IsTruncated", &out->truncated, err))
+    if (xml_take_bool(root, "IsTruncated", &out->truncated, err))
         return -1;
     if (!out->truncated)
         return 0;
-    if (take_u64(root, "NextPartNumberMarker", &next, err))
+    if (xml_take_u64(root, "NextPartNumberMarker", &next, err))
         return -1;
     if (next == 0 || next < last || next > 10000)
-        return malformed(err, "its %s leads nowhere", "NextPartNumberMarker");
+        return xml_malformed(err, "its %s leads nowhere", "NextPartNumberMarker");
     out->next_marker = (unsigned)next;
     return 0;
 }
@@ -426,28 +228,28 @@ void s3_parts_free(struct s3_parts *p)
 
 static int read_uploads(const xmlNode *root, struct s3_uploads *out, struct nc_err *err)
 {
-    bool encoded = keys_encoded(root);
-    out->uploads = calloc(count_of(root, "Upload") + 1, sizeof *out->uploads);
+    bool encoded = xml_keys_encoded(root);
+    out->uploads = calloc(xml_count(root, "Upload") + 1, sizeof *out->uploads);
     if (!out->uploads)
-        return no_memory(err);
+        return xml_no_memory(err);
     for (const xmlNode *c = root->children; c; c = c->next) {
-        if (!is(c, "Upload"))
+        if (!xml_is(c, "Upload"))
             continue;
         struct s3_upload *upload = &out->uploads[out->count++];
-        if (take_key(c, "Key", encoded, &upload->key, err) ||
-            take_text(c, "UploadId", &upload->upload_id, err) ||
-            take_date(c, "Initiated", &upload->initiated, err))
+        if (xml_take_key(c, "Key", encoded, &upload->key, err) ||
+            xml_take_text(c, "UploadId", &upload->upload_id, err) ||
+            xml_take_date(c, "Initiated", &upload->initiated, err))
             return -1;
     }
-    if (take_bool(root, "IsTruncated", &out->truncated, err))
+    if (xml_take_bool(root, "IsTruncated", &out->truncated, err))
         return -1;
     if (!out->truncated)
         return 0;
-    if (take_key(root, "NextKeyMarker", encoded, &out->next_key, err) ||
-        take_text(root, "NextUploadIdMarker", &out->next_upload_id, err))
+    if (xml_take_key(root, "NextKeyMarker", encoded, &out->next_key, err) ||
+        xml_take_text(root, "NextUploadIdMarker", &out->next_upload_id, err))
         return -1;
     if (!*out->next_key)
-        return malformed(err, "it says that there is more, without a %s", "NextKeyMarker");
+        return xml_malformed(err, "it says that there is more, without a %s", "NextKeyMarker");
     return 0;
 }
 
@@ -477,18 +279,18 @@ void s3_uploads_free(struct s3_uploads *u)
 
 static int read_buckets(const xmlNode *root, struct s3_buckets *out, struct nc_err *err)
 {
-    const xmlNode *list = child(root, "Buckets");
+    const xmlNode *list = xml_child(root, "Buckets");
     if (!list)
-        return malformed(err, "it has no %s", "Buckets");
-    out->buckets = calloc(count_of(list, "Bucket") + 1, sizeof *out->buckets);
+        return xml_malformed(err, "it has no %s", "Buckets");
+    out->buckets = calloc(xml_count(list, "Bucket") + 1, sizeof *out->buckets);
     if (!out->buckets)
-        return no_memory(err);
+        return xml_no_memory(err);
     for (const xmlNode *c = list->children; c; c = c->next) {
-        if (!is(c, "Bucket"))
+        if (!xml_is(c, "Bucket"))
             continue;
         struct s3_bucket *bucket = &out->buckets[out->count++];
-        if (take_text(c, "Name", &bucket->name, err) ||
-            take_date(c, "CreationDate", &bucket->created, err))
+        if (xml_take_text(c, "Name", &bucket->name, err) ||
+            xml_take_date(c, "CreationDate", &bucket->created, err))
             return -1;
     }
     return 0;
@@ -516,18 +318,19 @@ void s3_buckets_free(struct s3_buckets *b)
 
 static int read_failures(const xmlNode *root, struct s3_delete_failures *out, struct nc_err *err)
 {
-    out->failures = calloc(count_of(root, "Error") + 1, sizeof *out->failures);
+    out->failures = calloc(xml_count(root, "Error") + 1, sizeof *out->failures);
     if (!out->failures)
-        return no_memory(err);
+        return xml_no_memory(err);
     for (const xmlNode *c = root->children; c; c = c->next) {
-        if (!is(c, "Error"))
+        if (!xml_is(c, "Error"))
             continue;
         struct s3_delete_failure *failure = &out->failures[out->count++];
-        if (take_text(c, "Key", &failure->key, err) || take_text(c, "Code", &failure->code, err) ||
-            take_optional(c, "Message", &failure->message, err))
+        if (xml_take_text(c, "Key", &failure->key, err) ||
+            xml_take_text(c, "Code", &failure->code, err) ||
+            xml_take_optional(c, "Message", &failure->message, err))
             return -1;
         if (!failure->message && !(failure->message = strdup("")))
-            return no_memory(err);
+            return xml_no_memory(err);
     }
     return 0;
 }
@@ -564,7 +367,7 @@ static int read_text(const char *body, size_t len, const char *const *names, con
     xmlDocPtr doc;
     if (read_result(body, len, names, &doc, err))
         return -1;
-    int rc = take_text(xmlDocGetRootElement(doc), field, out, err);
+    int rc = xml_take_text(xmlDocGetRootElement(doc), field, out, err);
     xmlFreeDoc(doc);
     return rc;
 }
@@ -576,7 +379,7 @@ static int read_value(const char *body, size_t len, const char *const *names, co
     if (*out && !**out) {
         free(*out);
         *out = NULL;
-        rc = malformed(err, "its %s is empty", field);
+        rc = xml_malformed(err, "its %s is empty", field);
     }
     return rc;
 }
@@ -607,9 +410,9 @@ int s3_xml_location(const char *body, size_t len, char region[64], struct nc_err
         return -1;
     /* Some servers wrap the element in another of the same name. */
     const xmlNode *root = xmlDocGetRootElement(doc);
-    const xmlNode *inner = child(root, "LocationConstraint");
-    const char *text = text_of(inner ? inner : root);
-    int rc = text ? 0 : malformed(err, "its %s is no text", "LocationConstraint");
+    const xmlNode *inner = xml_child(root, "LocationConstraint");
+    const char *text = xml_text(inner ? inner : root);
+    int rc = text ? 0 : xml_malformed(err, "its %s is no text", "LocationConstraint");
     if (text && strcmp(text, "EU") == 0)
         text = "eu-west-1";
     if (text)
@@ -621,15 +424,15 @@ int s3_xml_location(const char *body, size_t len, char region[64], struct nc_err
 static int read_sts(const xmlNode *root, struct sts_keys *out, struct nc_err *err)
 {
     const xmlNode *result = root->children;
-    while (result && !(result->type == XML_ELEMENT_NODE && child(result, "Credentials")))
+    while (result && !(result->type == XML_ELEMENT_NODE && xml_child(result, "Credentials")))
         result = result->next;
     if (!result)
-        return malformed(err, "it has no %s", "Credentials");
-    const xmlNode *keys = child(result, "Credentials");
-    return take_text(keys, "AccessKeyId", &out->access, err) ||
-                   take_text(keys, "SecretAccessKey", &out->secret, err) ||
-                   take_text(keys, "SessionToken", &out->token, err) ||
-                   take_date(keys, "Expiration", &out->expires, err)
+        return xml_malformed(err, "it has no %s", "Credentials");
+    const xmlNode *keys = xml_child(result, "Credentials");
+    return xml_take_text(keys, "AccessKeyId", &out->access, err) ||
+                   xml_take_text(keys, "SecretAccessKey", &out->secret, err) ||
+                   xml_take_text(keys, "SessionToken", &out->token, err) ||
+                   xml_take_date(keys, "Expiration", &out->expires, err)
                ? -1
                : 0;
 }

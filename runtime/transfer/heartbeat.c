@@ -173,7 +173,9 @@ static bool wait_for_beat(struct heartbeat *h)
             return true;
         if (h->last && dead)
             return false;
-        wait_a_tick(h, since < SPACING_MS ? SPACING_MS - since : TICK_MS);
+        uint64_t due = since < SPACING_MS ? SPACING_MS : h->options.interval_ms;
+        uint64_t left = due > since ? due - since : TICK_MS;
+        wait_a_tick(h, left < TICK_MS ? left : TICK_MS);
     }
 }
 

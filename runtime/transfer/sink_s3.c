@@ -171,7 +171,7 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     }
     r->owner = op;
     r->done = stored;
-    strcpy(r->payload_hash, part->sha256);
+    memcpy(r->payload_hash, part->sha256, sizeof part->sha256);
     r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.has_body = true;
@@ -251,8 +251,8 @@ static void completed(struct s3_request *r)
     d->look.owner = d;
     d->look.done = looked;
     d->look.read = read_look;
-    atomic_store(&d->looking, true);
     s3_submit(transfer_pool(d->file->transfer), &d->look);
+    atomic_store(&d->looking, true); /* from now on it may be cancelled; it starts on this thread */
 }
 
 static enum op finish(struct sink *self, struct file *f, struct nc_err *err)

@@ -3,8 +3,8 @@
 --
 --   make bench [BENCH=hub-to-bucket] [ROUNDS=5] [SIZE=4GiB] [SHARDS=16]
 --
--- A benchmark is a file in spec/bench/cases. Times of one machine say little about another, and a busy
--- machine slows all: read the ratios, which are medians over the rounds of what each measured itself.
+-- A benchmark is a file in spec/bench/cases. Times of one machine say little about another, and other
+-- work on it comes and goes: read the ratios, each the median over the rounds of the ratio within one.
 -- CPU is user + system time of the client with its children, the servers' not counted. Memory is the
 -- largest sum of the resident pages of the client's processes, looked at 20 times a second (pages that
 -- processes share count once for each), or of one process, as the kernel remembers it, where that is
@@ -22,8 +22,8 @@ local task   = require "nc.task"
 local units  = require "nc.units"
 
 local CASES <const> = "spec/bench/cases"
-local RESULT <const> = "build/bench.json"
 local PAGE <const> = 4096
+local LIMIT <const> = "15m" -- for one contestant in one round
 local MEASURED <const> = { "wall", "cpu", "memory" }
 
 local function case_names()
@@ -63,9 +63,10 @@ local function measure(argv, report)
     local _ <close> = task.every("50ms", function()
         peak = math.max(peak, resident_below(child.pid))
     end)
-    local ended = child:wait()
+    local ended = task.deadline(LIMIT, child.wait, child)
     if ended.code ~= 0 then
-        error(("%s: exit code %s\n%s"):format(argv[1], ended.code, table.concat(said)), 0)
+        error(("%s ended with %s %d\n%s"):format(argv[1], ended.code and "exit code" or "signal",
+            ended.code or ended.signal, table.concat(said)), 0)
     end
     local wall, user, system, kib = read_file(report):match "([%d.]+) ([%d.]+) ([%d.]+) (%d+)\n$"
     return { wall = tonumber(wall), cpu = user + system, memory = math.max(peak, kib * 1024) }
@@ -87,6 +88,20 @@ local function median(values)
     return #sorted % 2 == 1 and sorted[middle + 1] or (sorted[middle] + sorted[middle + 1]) / 2
 end
 
+-- Adds to each its medians, and what the first one needed as a share of what it needed.
+local function summarize(results)
+    for _, r in ipairs(results) do
+        r.median, r.ratio = {}, {}
+        for _, what in ipairs(MEASURED) do
+            local values, ratios = {}, {}
+            for i, m in ipairs(r.rounds) do
+                values[i], ratios[i] = m[what], results[1].rounds[i][what] / m[what]
+            end
+            r.median[what], r.ratio[what] = median(values), median(ratios)
+        end
+    end
+end
+
 local function run_case(name, p)
     local case = require("cases." .. name)
     local place <close> = site.open { size = p.size, shards = p.shards }
@@ -105,30 +120,21 @@ local function run_case(name, p)
                 name, round, p.rounds, r.name, m.wall, m.cpu, units.format_size(m.memory)))
         end
     end
-    for _, r in ipairs(results) do
-        r.median = {}
-        for _, what in ipairs(MEASURED) do
-            local values = {}
-            for i, m in ipairs(r.rounds) do values[i] = m[what] end
-            r.median[what] = median(values)
-        end
-    end
+    summarize(results)
     return { name = name, what = case.describe(place), rounds = p.rounds, contestants = results }
 end
 
 -- The first contestant beside each of the others.
 local function table_of(result)
-    local ours = result.contestants[1]
     local lines = {
         ("**%s**: %s; medians of %d rounds"):format(result.name, result.what, result.rounds), "",
-        ("| | wall s | CPU s | peak memory | wall: %s / it | CPU | memory |"):format(ours.name),
+        ("| | wall s | CPU s | peak memory | wall: %s / it | CPU | memory |"):format(
+            result.contestants[1].name),
         "|---|---|---|---|---|---|---|",
     }
     for _, r in ipairs(result.contestants) do
         local m, ratios = r.median, {}
-        for i, what in ipairs(MEASURED) do
-            ratios[i] = r == ours and "" or ("%.2f"):format(ours.median[what] / m[what])
-        end
+        for i, what in ipairs(MEASURED) do ratios[i] = ("%.2f"):format(r.ratio[what]) end
         lines[#lines + 1] = ("| %s | %.2f | %.2f | %s | %s |"):format(
             (r.name:gsub("|", "\\|")), m.wall, m.cpu, units.format_size(m.memory), table.concat(ratios, " | "))
     end
@@ -160,6 +166,7 @@ return recipe {
         rounds = { 5, "how often each contestant runs", env = "ROUNDS" },
         size   = { "4GiB", "bytes of the input", type = "size", env = "SIZE" },
         shards = { 16, "files they are cut into", env = "SHARDS" },
+        out    = { "build/bench.json", "where all figures go", type = "path" },
     },
     run = function(p)
         site.clean_environment()
@@ -173,7 +180,7 @@ return recipe {
         end
         local m = report.machine
         print(("%s, %d x %s, %s, load %s before"):format(report.date, m.cpus, m.cpu, m.kernel, m.load))
-        local file <close> = assert(io.open(RESULT, "w"))
+        local file <close> = assert(io.open(p.out, "w"))
         assert(file:write(json.encode(report, { indent = 2 }), "\n"))
     end,
 }

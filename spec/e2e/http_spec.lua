@@ -153,6 +153,22 @@ describe("an HTTP request", function()
         assert.are.equal(3, count(server.asked(), "GET / HTTP"))
     end)
 
+    it("does not count a connection that the server has closed while nobody used it", function()
+        local server <close> = raw(OK)
+        for _ = 1, 6 do
+            assert.are.equal(1, http.request({ url = server.url, attempts = 2 }).attempts)
+            task.sleep "0.05s"
+        end
+    end)
+
+    it("is cut where a handshake does not end", function()
+        local server <close> = raw("", "then=hold")
+        local began = sys.now()
+        local e = failure { url = "https" .. server.url:match "^http(.*)", stall = "2s" }
+        assert.are.equal("Timeout", e.code)
+        assert.is_true(sys.now() - began < 8)
+    end)
+
     it("says who did not answer", function()
         local e = failure { url = "http://127.0.0.1:9/x" }
         assert.are.equal("ConnectFailed", e.code)

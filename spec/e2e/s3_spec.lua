@@ -1,51 +1,21 @@
-local helper = require "spec.helper"
-local errors = require "nc.errors"
-local s3     = require "nc.s3"
+local helper  = require "spec.helper"
+local errors  = require "nc.errors"
+local pipe    = require "spec.pipe"
+local staging = require "spec.staging"
 
 local OTHER_ETAG <const> = '"00000000000000000000000000000000"'
 local PART <const> = 5 << 20 -- the least a part may have, but the last
 
--- The bucket of a server; changes are environment variables over the server's own, false removes.
-local function open(server, changes, options)
-    local env = helper.env({ HOME = helper.tmp() }, server.env, changes or {})
-    local o = { env = function(name) return env[name] end }
-    for name, value in pairs(options or {}) do o[name] = value end
-    return s3.bucket(env.NC_BUCKET, o)
-end
-
 -- The error object that f raises; no secret may ever be in it.
 local function failure(server, f, ...)
-    local ok, e = pcall(f, ...)
-    assert.is_false(ok, "it did not fail")
-    assert.is_true(errors.is(e), tostring(e))
+    local e = pipe.failure(f, ...)
     assert.is_nil(tostring(e):find(server.env.AWS_SECRET_ACCESS_KEY, 1, true))
     return e
 end
 
-local function keys_of(iterator)
-    local keys = {}
-    for object in iterator do keys[#keys + 1] = object.key or object.prefix end
-    return keys
-end
-
--- Stores n small objects below a prefix with a few tasks.
-local function fill(bucket, prefix, n)
-    local task = require "nc.task"
-    local next_one, workers = 0, {}
-    for i = 1, 16 do
-        workers[i] = function()
-            while next_one < n do
-                next_one = next_one + 1
-                bucket:put(("%s%04d"):format(prefix, next_one), "x")
-            end
-        end
-    end
-    task.all(workers)
-end
-
 for _, server in ipairs(helper.servers()) do
     describe("a bucket on " .. server.name, function()
-        local bucket = open(server)
+        local bucket = pipe.bucket(server)
 
         it("gives back what was put, with its size, ETag, time and metadata", function()
             local etag = bucket:put("plain", "hello", { metadata = { origin = "spec" } })
@@ -126,7 +96,7 @@ for _, server in ipairs(helper.servers()) do
             local keys = {
                 "key/a b", "key/a+b", "key/~tilde", "key/100%", "key/%41", "key/a&b=c@d", "key/ünï/日本語",
                 "key/a//b", "key/slash/", "key/?q#f", "key/'\"<>", "key/(1)!*$,;:", "key/./dot", "key/../up",
-                "key/\xf0\x9f\x98\x80",
+                "key/\xf0\x9f\x98\x80", "key/tab\tnewline\nbell\7",
             }
             for _, key in ipairs(keys) do bucket:put(key, "<" .. key .. ">") end
             for _, key in ipairs(keys) do
@@ -135,7 +105,7 @@ for _, server in ipairs(helper.servers()) do
             end
             local expected = table.move(keys, 1, #keys, 1, {})
             table.sort(expected)
-            assert.are.same(expected, keys_of(bucket:list "key/"))
+            assert.are.same(expected, pipe.keys(bucket:list "key/"))
             for _, key in ipairs(keys) do
                 bucket:delete(key)
                 assert.is_nil(bucket:head(key), key)
@@ -143,20 +113,21 @@ for _, server in ipairs(helper.servers()) do
         end)
 
         it("lists 1000 objects in one page and 1001 in two", function()
-            fill(bucket, "many/", 1000)
-            assert.are.equal(1000, #keys_of(bucket:list "many/"))
+            pipe.fill(bucket, "many/", 1000)
+            assert.are.equal(1000, #pipe.keys(bucket:list "many/"))
             bucket:put("many/1001", "x")
-            local keys = keys_of(bucket:list "many/")
+            local keys = pipe.keys(bucket:list "many/")
             assert.are.equal(1001, #keys)
             assert.are.equal("many/0001", keys[1])
             assert.are.equal("many/1001", keys[1001])
-            assert.are.same({ "many/1000", "many/1001" }, keys_of(bucket:list("many/", { start_after = "many/0999" })))
+            keys = pipe.keys(bucket:list("many/", { start_after = "many/0999" }))
+            assert.are.same({ "many/1000", "many/1001" }, keys)
         end)
 
         it("lists what lies behind a delimiter once each", function()
             for _, key in ipairs { "tree/a", "tree/b/1", "tree/b/2", "tree/c d/1" } do bucket:put(key, "x") end
-            assert.are.same({ "tree/a", "tree/b/", "tree/c d/" }, keys_of(bucket:list("tree/", { delimiter = "/" })))
-            assert.are.same({}, keys_of(bucket:list "tree/none/"))
+            assert.are.same({ "tree/a", "tree/b/", "tree/c d/" }, pipe.keys(bucket:list("tree/", { delimiter = "/" })))
+            assert.are.same({}, pipe.keys(bucket:list "tree/none/"))
         end)
 
         it("puts parts together", function()
@@ -176,7 +147,7 @@ for _, server in ipairs(helper.servers()) do
             if server.name ~= "rgw" then assert.are.equal(object.etag, etag) end -- which sends an empty one
             assert.are.equal("abc", object.metadata.sha256)
             assert.are.equal("aatail", (bucket:get("multi", { range = { PART - 2 } })))
-            assert.are.equal(0, #keys_of(bucket:uploads "multi"))
+            assert.are.equal(0, #pipe.keys(bucket:uploads "multi"))
         end)
 
         it("copies a part out of another object", function()
@@ -189,11 +160,28 @@ for _, server in ipairs(helper.servers()) do
             assert.are.equal("956789", (bucket:get("copied", { range = { PART - 1 } })))
         end)
 
+        it("lists every part and every upload of more than a page", function()
+            local id = bucket:create_upload "paged"
+            pipe.together(1001, function(i) bucket:upload_part("paged", id, i, "x") end)
+            local parts = bucket:parts("paged", id)
+            assert.are.equal(1001, #parts)
+            for i, part in ipairs(parts) do assert.are.equal(i, part.number) end
+            bucket:abort_upload("paged", id)
+            pipe.together(1001, function(i) bucket:create_upload(("paged/%04d"):format(i)) end)
+            local seen, count = {}, 0
+            for upload in bucket:uploads "paged/" do
+                assert.is_nil(seen[upload.key])
+                seen[upload.key], count = true, count + 1
+                assert.is_true(math.abs(upload.initiated - os.time()) < 120)
+            end
+            assert.are.equal(1001, count)
+        end)
+
         it("drops an upload", function()
             local id = bucket:create_upload "dropped"
             bucket:upload_part("dropped", id, 1, "x")
             bucket:abort_upload("dropped", id)
-            assert.are.equal(0, #keys_of(bucket:uploads "dropped"))
+            assert.are.equal(0, #pipe.keys(bucket:uploads "dropped"))
             assert.is_nil(bucket:parts("dropped", id))
             assert.is_nil(bucket:head "dropped")
             local e = failure(server, bucket.upload_part, bucket, "dropped", id, 1, "x")
@@ -212,17 +200,17 @@ for _, server in ipairs(helper.servers()) do
         end)
 
         it("tells a missing bucket from a missing object", function()
-            local none = open(server, { NC_BUCKET = "no-such-bucket" })
+            local none = pipe.bucket(server, { NC_BUCKET = "no-such-bucket" })
             local e = failure(server, none.get, none, "x")
             assert.are.equal("NoSuchBucket", e.code)
             assert.are.equal(3, errors.exit_code(e))
             assert.is_truthy(tostring(e):find "NC_BUCKET")
-            assert.are.equal("NoSuchBucket", failure(server, keys_of, none:list "").code)
+            assert.are.equal("NoSuchBucket", failure(server, pipe.keys, none:list "").code)
             assert.are.equal("NoSuchBucket", failure(server, none.put, none, "x", "y").code)
         end)
 
         it("refuses a wrong secret with the server's word and without showing one", function()
-            local wrong = open(server, { AWS_SECRET_ACCESS_KEY = "quite-another-secret" })
+            local wrong = pipe.bucket(server, { AWS_SECRET_ACCESS_KEY = "quite-another-secret" })
             local requests = {
                 function() wrong:get "x" end,
                 function() wrong:put("x", "y") end,
@@ -243,7 +231,7 @@ for _, server in ipairs(helper.servers()) do
             local file = helper.tmp() .. "/credentials"
             helper.write(file, "[default]\naws_access_key_id = " .. server.env.AWS_ACCESS_KEY_ID
                 .. "\naws_secret_access_key = quite-another-secret\n")
-            local wrong <close> = open(server, {
+            local wrong <close> = pipe.bucket(server, {
                 AWS_ACCESS_KEY_ID = false, AWS_SECRET_ACCESS_KEY = false, AWS_SHARED_CREDENTIALS_FILE = file,
             })
             local began = os.time()
@@ -252,7 +240,7 @@ for _, server in ipairs(helper.servers()) do
         end)
 
         it("refuses an unknown access key", function()
-            local wrong = open(server, { AWS_ACCESS_KEY_ID = "nobody" })
+            local wrong = pipe.bucket(server, { AWS_ACCESS_KEY_ID = "nobody" })
             local e = failure(server, wrong.get, wrong, "x")
             assert.are.equal("InvalidAccessKeyId", e.code)
             assert.are.equal(4, errors.exit_code(e))
@@ -262,24 +250,26 @@ for _, server in ipairs(helper.servers()) do
             local port = server.env.AWS_ENDPOINT_URL:match ":(%d+)"
             local config = helper.tmp() .. "/config"
             helper.write(config, "[default]\ns3 =\n  addressing_style = virtual\n")
-            local there = open(server, { AWS_ENDPOINT_URL = "http://localhost:" .. port, AWS_CONFIG_FILE = config })
+            local there = pipe.bucket(server, {
+                AWS_ENDPOINT_URL = "http://localhost:" .. port, AWS_CONFIG_FILE = config,
+            })
             local key = "host/a b/ü+"
             there:put(key, "virtual")
             assert.are.equal("virtual", (bucket:get(key)))
             assert.are.equal("virtual", (there:get(key)))
-            assert.are.same({ key }, keys_of(there:list "host/"))
+            assert.are.same({ key }, pipe.keys(there:list "host/"))
         end)
 
         it("is found below localhost and at an endpoint with a slash at its end", function()
             local port = server.env.AWS_ENDPOINT_URL:match ":(%d+)"
-            local there = open(server, { AWS_ENDPOINT_URL = ("http://localhost:%s/"):format(port) })
+            local there = pipe.bucket(server, { AWS_ENDPOINT_URL = ("http://localhost:%s/"):format(port) })
             there:put("localhost", "x")
             assert.are.equal("x", (bucket:get "localhost"))
         end)
 
         it("trims what a Secret leaves around its values", function()
             local env = server.env
-            local there = open(server, {
+            local there = pipe.bucket(server, {
                 AWS_ACCESS_KEY_ID = env.AWS_ACCESS_KEY_ID .. "\n",
                 AWS_SECRET_ACCESS_KEY = env.AWS_SECRET_ACCESS_KEY .. "\n",
                 AWS_ENDPOINT_URL = " " .. env.AWS_ENDPOINT_URL .. "\n", AWS_REGION = env.AWS_REGION .. "\n",
@@ -313,7 +303,7 @@ end
 for _, server in ipairs(tls_servers()) do
     describe("https on " .. server.name, function()
         it("is trusted by way of AWS_CA_BUNDLE", function()
-            local bucket = open(server, { AWS_CA_BUNDLE = server.ca })
+            local bucket = pipe.bucket(server, { AWS_CA_BUNDLE = server.ca })
             bucket:put("secure", "x") -- with an unsigned payload
             assert.are.equal("x", (bucket:get "secure"))
             local id = bucket:create_upload "secure-parts"
@@ -323,7 +313,7 @@ for _, server in ipairs(tls_servers()) do
         end)
 
         it("is refused where nobody vouches for it", function()
-            local bucket = open(server, { AWS_CA_BUNDLE = false })
+            local bucket = pipe.bucket(server, { AWS_CA_BUNDLE = false })
             local e = failure(server, bucket.get, bucket, "x")
             assert.are.equal("TlsFailed", e.code)
             assert.is_truthy(tostring(e):find "certificate")
@@ -331,7 +321,7 @@ for _, server in ipairs(tls_servers()) do
 
         it("names the CA file that does not exist", function()
             local e = failure(server, function()
-                local bucket = open(server, { AWS_CA_BUNDLE = "/no/such/bundle.pem" })
+                local bucket = pipe.bucket(server, { AWS_CA_BUNDLE = "/no/such/bundle.pem" })
                 bucket:get "x"
             end)
             assert.is_truthy(tostring(e):find("/no/such/bundle.pem", 1, true), tostring(e))
@@ -340,158 +330,20 @@ for _, server in ipairs(tls_servers()) do
     end)
 end
 
-describe("a client of S3", function()
-    it("sends the session token, and says what is wrong with a bad one", function()
-        local server <close> = helper.server { session_token = "the-session-token" }
-        local bucket = open(server, { AWS_SESSION_TOKEN = "the-session-token" })
-        bucket:put("x", "y")
-        assert.are.equal("y", (bucket:get "x"))
-        local wrong = open(server, { AWS_SESSION_TOKEN = "some-other-token" })
-        local e = failure(server, wrong.get, wrong, "x")
-        assert.are.equal("InvalidToken", e.code)
-        assert.are.equal(4, errors.exit_code(e))
-        assert.is_nil(tostring(e):find("some-other-token", 1, true))
-    end)
-
-    it("takes the region from the server's answer, once", function()
-        local server <close> = helper.server { region = "eu-central-1" }
-        local bucket = open(server, { AWS_REGION = "us-east-1" })
-        bucket:put("x", "y")
-        assert.are.equal("y", (bucket:get "x"))
-        local ops = server:counters().s3.ops
-        assert.are.equal(2, ops.PutObject.requests)
-        assert.are.equal(1, ops.GetObject.requests)
-    end)
-
-    it("follows a bucket to its region", function()
-        local server <close> = helper.server { region = "eu-central-1",
-            faults = { "ANY * side=s3 nth=1 redirect=eu-central-1" } }
-        local bucket = open(server, { AWS_REGION = "us-east-1" })
-        bucket:put("x", "y")
-        assert.are.equal("y", (bucket:get "x"))
-    end)
-
-    it("ends when a server sends it round in circles", function()
-        local server <close> = helper.server { faults = { "ANY * side=s3 redirect=eu-central-1" } }
-        local bucket = open(server)
-        local e = failure(server, bucket.get, bucket, "x")
-        assert.is_truthy(tostring(e):find "AWS_REGION")
-        assert.is_true(server:counters().s3.requests <= 4)
-    end)
-
-    it("takes over the server's clock", function()
-        for _, off in ipairs { 3600, -3600 } do
-            local server <close> = helper.server { clock = off }
-            local bucket = open(server)
-            bucket:put("x", "y")
-            assert.are.equal("y", (bucket:get "x"))
-            assert.are.equal(1, server:counters().s3.ops.GetObject.requests)
-            assert.is_true(math.abs(bucket:clock() - os.time() - off) < 5)
-        end
-    end)
-
-    it("gives up where the clock can't be made to fit", function()
-        local server <close> = helper.server { faults = {
-            "GET * side=s3 status=403:RequestTimeTooSkewed",
-        } }
-        local bucket = open(server)
-        local e = failure(server, bucket.get, bucket, "x")
-        assert.are.equal("RequestTimeTooSkewed", e.code)
-        assert.is_true(server:counters().s3.requests <= 3)
-    end)
-
-    it("tries again what a server could not do just then", function()
-        for _, fault in ipairs { "503:SlowDown", "500:InternalError", "429:TooManyRequests", "502", "504" } do
-            local server <close> = helper.server { faults = { "ANY * side=s3 nth=1-2 status=" .. fault } }
-            local bucket = open(server)
-            bucket:put("x", "y")
-            assert.are.equal("y", (bucket:get "x"))
-        end
-    end)
-
-    it("tries again a limited number of times, and says what the server said", function()
-        local server <close> = helper.server { faults = { "ANY * side=s3 status=503:SlowDown" } }
-        local bucket = open(server, { AWS_MAX_ATTEMPTS = "3" })
-        local e = failure(server, bucket.head, bucket, "x") -- never "it is not there"
-        assert.are.equal(503, e.status)
-        e = failure(server, bucket.get, bucket, "x")
-        assert.are.equal("SlowDown", e.code)
-        assert.is_true(e.retryable)
-        assert.are.equal(6, server:counters().s3.requests)
-    end)
-
-    it("waits as long as Retry-After says", function()
-        local server <close> = helper.server { faults = { "GET * side=s3 nth=1 status=503:SlowDown:2" } }
-        local bucket = open(server)
-        local began = os.time()
-        assert.is_nil(bucket:get "x")
-        assert.is_true(os.time() - began >= 1)
-        local log = server:log()
-        assert.is_true(log[#log].start_ms - log[#log - 1].start_ms >= 1900)
-    end)
-
-    it("gives the server's reason for a refusal before the body is read", function()
-        local server <close> = helper.server { faults = { "PUT * side=s3 early-close" } }
-        local bucket = open(server)
-        local e = failure(server, bucket.put, bucket, "x", ("y"):rep(8 << 20))
-        assert.are.equal("AccessDenied", e.code)
-        assert.are.equal(403, e.status)
-    end)
-
-    it("takes no listing for whole that stops in the middle", function()
-        local server <close> = helper.server()
-        local bucket = open(server)
-        fill(bucket, "x/", 2001)
-        server:faults { "GET * op=ListObjectsV2 no-truncate-token" }
-        assert.is_truthy(tostring(failure(server, keys_of, bucket:list "x/")):find "NextContinuationToken")
-        server:faults { "GET * op=ListObjectsV2 same-token" }
-        assert.are.equal("BadListing", failure(server, keys_of, bucket:list "x/").code)
-        assert.is_true(server:counters().s3.ops.ListObjectsV2.requests < 10)
-    end)
-
-    it("takes no range for right that is not", function()
-        local server <close> = helper.server()
-        local bucket = open(server)
-        bucket:put("x", "0123456789")
-        server:faults { "GET * side=s3 ignore-range" }
-        assert.are.equal("BadRange", failure(server, bucket.get, bucket, "x", { range = { 2, 5 } }).code)
-        server:faults { "GET * side=s3 wrong-range" }
-        assert.are.equal("BadRange", failure(server, bucket.get, bucket, "x", { range = { 2, 5 } }).code)
-    end)
-
-    it("takes no body for whole that is cut", function()
-        local server <close> = helper.server()
-        local bucket = open(server, { AWS_MAX_ATTEMPTS = "2" })
-        bucket:put("x", ("y"):rep(100000))
-        for _, fault in ipairs { "cut=5000", "cut-chunked=5000", "reset=5000" } do
-            server:faults { "GET * side=s3 " .. fault }
-            failure(server, bucket.get, bucket, "x")
-            server:faults { "GET * side=s3 nth=1 " .. fault }
-            assert.are.equal(100000, #bucket:get "x", fault)
-        end
-    end)
-
-    it("takes no 200 for success whose body says otherwise", function()
-        local server <close> = helper.server()
-        local bucket = open(server)
-        for _, fault in ipairs { "ok-error=InvalidPart", "empty-ok", "half-xml" } do
-            local id = bucket:create_upload "x"
-            local one = bucket:upload_part("x", id, 1, "y")
-            server:faults { "POST * op=CompleteMultipartUpload " .. fault }
-            failure(server, bucket.complete_upload, bucket, "x", id, { { number = 1, etag = one } })
-            server:faults {}
-        end
-    end)
-
-    it("says which address it could not reach", function()
-        local server <close> = helper.server()
-        local bucket = open(server, { AWS_ENDPOINT_URL = "http://127.0.0.1:9", AWS_MAX_ATTEMPTS = "2" })
-        local e = failure(server, bucket.get, bucket, "x")
-        assert.are.equal("ConnectFailed", e.code)
-        assert.is_truthy(tostring(e):find("127.0.0.1", 1, true))
-        bucket = open(server, { AWS_ENDPOINT_URL = "http://no-such-host.invalid", AWS_MAX_ATTEMPTS = "1" })
-        e = failure(server, bucket.get, bucket, "x")
-        assert.are.equal("DnsFailed", e.code)
-        assert.is_truthy(tostring(e):find("no-such-host.invalid", 1, true))
+describe("a stage over https", function()
+    it("verifies both sides, each by its own authority", function()
+        local bucket = helper.rgw()
+        local cert, key = self_signed()
+        local hub = helper.server { hub = staging.hub "8MiB", tls_cert = cert, tls_key = key }
+        local env = helper.env(bucket.env, {
+            HF_ENDPOINT = hub.env.HF_ENDPOINT:gsub("127%.0%.0%.1", "localhost"), SSL_CERT_FILE = cert,
+            AWS_ENDPOINT_URL = bucket.env.NC_TLS_ENDPOINT_URL, AWS_CA_BUNDLE = bucket.env.NC_TLS_CA,
+        })
+        local code, _, err = staging.run(env, "part_size=5MiB")
+        assert.are.equal(0, code, err)
+        staging.assert_staged(bucket.env, hub.hub)
+        code, _, err = staging.run(helper.env(env, { SSL_CERT_FILE = false }))
+        assert.are.equal(1, code)
+        assert.is_truthy(err:find "certificate", err)
     end)
 end)

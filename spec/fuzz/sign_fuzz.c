@@ -20,10 +20,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct signer signer; /* kept, as a client keeps it: the day's key is cached */
     if (!signer.text.max)
         signer_init(&signer);
-    char *text = strndup((const char *)data, size), *pieces[PIECES];
+    char *text = strndup((const char *)data, size), *pieces[PIECES], *rest = NULL;
     size_t count = 0;
     for (char *p = text; count < PIECES; p = NULL) {
-        if (!(p = strtok(p, "\n")))
+        if (!(p = strtok_r(p, "\n", &rest)))
             break;
         pieces[count++] = p;
     }

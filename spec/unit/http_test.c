@@ -215,6 +215,16 @@ static bool refused(struct call *c)
     return true;
 }
 
+static bool counted(struct call *c)
+{
+    char head[128];
+    snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nX-Nth: %u\r\nContent-Length: %d\r\n\r\n",
+             c->nth, BODY);
+    say(c->fd, head);
+    say_body(c->fd, 0, BODY);
+    return true;
+}
+
 /* Every connection ends at its second request, of which no more than the head is read. */
 static bool drops_second(struct call *c)
 {
@@ -255,6 +265,7 @@ static const struct route {
     {"/broken", broken, false},
     {"/refused", refused, false},
     {"/continued", continued, false},
+    {"/counted", counted, false},
     {"/drops-second", drops_second, true},
 };
 enum { ROUTES = sizeof routes / sizeof routes[0] };
@@ -385,6 +396,16 @@ static enum http_verdict always_again(struct http_request *r)
     return HTTP_AGAIN;
 }
 
+/* What it needs to be sent is not there yet: the server has the right answer from the third on. */
+static enum http_verdict later(struct http_request *r)
+{
+    char value[16];
+    if (http_header(r, "x-nth", value, sizeof value) && strcmp(value, "3") == 0)
+        return HTTP_OK;
+    nc_err_set(&r->err, "NotYet", "%s: not yet", r->what);
+    return HTTP_LATER;
+}
+
 static void done(struct http_request *r)
 {
     struct ask *a = (struct ask *)r;
@@ -398,8 +419,9 @@ static void done(struct http_request *r)
     sem_post(&a->done);
 }
 
-static const struct http_hooks hooks = {prepare, judge, done};
-static const struct http_hooks again_hooks = {prepare, always_again, done};
+static const struct http_hooks hooks = {NULL, prepare, judge, done};
+static const struct http_hooks again_hooks = {NULL, prepare, always_again, done};
+static const struct http_hooks later_hooks = {NULL, prepare, later, done};
 
 /* Zeroed but for what all tests want. */
 static struct ask *new_ask(const char *path)
@@ -655,6 +677,16 @@ static void test_again(void)
     drop(a);
 }
 
+static void test_later(void)
+{
+    struct ask *a = into_dest("/counted");
+    a->http.hooks = &later_hooks;
+    run(a);
+    CHECK(arrived(a, 0) && a->http.attempts == 1 && a->took_ms >= 2000,
+          "one that has to wait for something else makes no attempts meanwhile");
+    drop(a);
+}
+
 /* ---- connections ---- */
 
 static void test_resubmit(void)
@@ -737,6 +769,12 @@ static void test_cancel(void)
     WAIT_UNTIL(hits_of("/broken") >= 4);
     check_cancelled(a, "one that waits to be tried again");
 
+    a = into_dest("/counted");
+    a->http.hooks = &later_hooks;
+    submit(a);
+    WAIT_UNTIL(hits_of("/counted"));
+    check_cancelled(a, "one that waits for something else");
+
     struct retry_gate gate = {.until_ms = clock_ms() + 60 * 1000};
     a = into_dest("/whole");
     a->http.gate = &gate;
@@ -809,6 +847,7 @@ int main(void)
     test_gate();
     test_give_up();
     test_again();
+    test_later();
     test_resubmit();
     test_dead_connection();
     test_empty_body();

@@ -154,6 +154,7 @@ static void multipart_cases(void)
     CHECK(s3_xml_upload_id(body, strlen(body), &text, &err) == 0, "an upload begins");
     CHECK_STR(text, "2~x", "with its id");
     free(text);
+    text = NULL;
     body = "<InitiateMultipartUploadResult><UploadId/></InitiateMultipartUploadResult>";
     CHECK(s3_xml_upload_id(body, strlen(body), &text, &err) == -1 && !text, "an empty id");
 
@@ -162,11 +163,13 @@ static void multipart_cases(void)
     CHECK(s3_xml_complete(body, strlen(body), &text, &err) == 0, "an upload ends");
     CHECK_STR(text, "\"e-2\"", "with its ETag");
     free(text);
+    text = NULL;
     body = "<CompleteMultipartUploadResult" NS "><Key>k</Key><ETag></ETag>"
            "</CompleteMultipartUploadResult>";
     CHECK(s3_xml_complete(body, strlen(body), &text, &err) == 0, "an upload ends as Ceph says it");
     CHECK_STR(text, "", "without an ETag");
     free(text);
+    text = NULL;
     static const struct {
         const char *what, *code, *body;
         bool retryable;

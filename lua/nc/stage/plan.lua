@@ -30,6 +30,12 @@ function plans.total(files)
     return bytes
 end
 
+--- Whether both sides say what the content is, and not the same.
+---@return boolean
+function plans.differ(known, file)
+    return known.sha256 ~= nil and file.sha256 ~= nil and known.sha256 ~= file.sha256
+end
+
 -- The same content, as far as both sides say: the hub gives a SHA-256 or a git blob name.
 local function same_content(known, file)
     if known.size ~= file.size then return false end
@@ -73,7 +79,7 @@ local function sort_unvouched(plan, files, copy, verify, interrupted)
     local by_size = 0
     for _, f in ipairs(files) do
         local claimed = digests[f.path]
-        if claimed and f.sha256 and claimed ~= f.sha256 then
+        if plans.differ({ sha256 = claimed }, f) then
             plan.move[#plan.move + 1] = f
         elseif verify or f.blob or interrupted then
             plan.check[#plan.check + 1] = f
@@ -111,7 +117,7 @@ function plans.make(files, there, copy, earlier, manifest, verify)
             plan.check[#plan.check + 1] = f
         elseif known and same_content(known, f) and not verify then
             plan.kept[#plan.kept + 1] = known_entry(f, known)
-        elseif known and f.sha256 and known.sha256 ~= f.sha256 then
+        elseif known and plans.differ(known, f) then
             plan.move[#plan.move + 1] = f -- another revision's bytes, of the same size
         else
             unvouched[#unvouched + 1] = f
