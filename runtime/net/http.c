@@ -153,14 +153,15 @@ static void start(struct worker *w, struct http_request *r)
     }
 }
 
-static bool may_retry(const struct worker *w, const struct http_request *r, uint64_t now)
+/* Whether another attempt may begin at `due`. */
+static bool may_retry(const struct worker *w, const struct http_request *r, uint64_t due)
 {
     unsigned most = r->attempts_max ? r->attempts_max : ATTEMPTS;
     if (r->wrong && most > WRONG_ATTEMPTS)
         most = WRONG_ATTEMPTS;
     uint32_t give_up = r->give_up_ms ? r->give_up_ms : GIVE_UP_MS;
     return r->attempts < most && !atomic_load(&r->cancelled) && !atomic_load(&w->stopping) &&
-           (r->answered || now - r->first_ms < give_up);
+           (r->answered || due - r->first_ms < give_up);
 }
 
 /* The service's own wish for a pause, and everybody's share in it. */
@@ -212,9 +213,10 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     }
     r->failed = true;
     note_refusal(w, r, now);
-    if (verdict == HTTP_RETRY && may_retry(w, r, now)) {
+    uint64_t due = now + retry_backoff_ms(r->attempts, draw(w));
+    if (verdict == HTTP_RETRY && may_retry(w, r, due)) {
         r->fresh = network;
-        delay(w, r, now + retry_backoff_ms(r->attempts, draw(w)));
+        delay(w, r, due);
         return;
     }
     if (atomic_load(&r->cancelled) || (verdict != HTTP_FAILED && atomic_load(&w->stopping)))
