@@ -46,10 +46,10 @@ static void open_standard_streams(void)
 
 int main(int argc, char **argv)
 {
-    /* First of all: an image's own openssl.cnf may name modules that are not here. */
+    loop_catch_signals(); /* first of all: until then a PID 1 loses the TERM it is sent */
+    /* An image's own openssl.cnf may name modules that are not here. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
     open_standard_streams();
-    loop_catch_signals();
     prctl(PR_SET_DUMPABLE, 0); /* memory holds credentials: no core file, no /proc/PID/environ */
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a child leaves behind is ours to end, not init's */
     setvbuf(stdout, NULL, _IOLBF, 0);

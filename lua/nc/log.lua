@@ -10,6 +10,9 @@ local log = {}
 local as_json = false
 local secrets = {}
 
+local function to_stderr(line) io.stderr:write(line, "\n") end
+local output = to_stderr
+
 --- Never prints this text again.
 function log.secret(text)
     -- A short one would mask half the words of every line.
@@ -74,7 +77,7 @@ local function write(level, message, fields)
         for _, name in ipairs(names) do parts[#parts + 1] = name .. "=" .. text_value(fields[name]) end
         line = log.clean(table.concat(parts, " ")):gsub("\n", " | ")
     end
-    io.stderr:write(line, "\n")
+    output(line)
 end
 
 ---@param message string
@@ -84,6 +87,12 @@ function log.info(message, fields) write("info", message, fields) end
 function log.warn(message, fields) write("warning", message, fields) end
 
 function log.error(message, fields) write("error", message, fields) end
+
+--- Hands each line to fn instead of writing it to stderr; nil: to stderr again.
+---@param fn fun(line: string)?
+function log.to(fn)
+    output = fn or to_stderr
+end
 
 --- "text" or "json".
 function log.format(format)

@@ -6,12 +6,16 @@
 --     local p <close> = proc.spawn({ "python", "train.py" }, { stdout = "inherit" })
 --     return p:wait()                        -- { code = 0 } or { signal = 9 }
 --
+--     local train <close> = proc.supervise(command, { output = log, grace = "30s" })
+--     return train:wait()                    -- signals are passed on; nobody is left when it returns
+--
 -- A program that can't be started raises an error object: "CommandNotFound" (exit code 127) or
 -- "CommandNotExecutable" (126).
 
 local core   = require "nc.core.proc"
 local errors = require "nc.errors"
 local loop   = require "nc.core.loop"
+local runs   = require "nc.core.run"
 local sys    = require "nc.core.sys"
 local task   = require "nc.task"
 local units  = require "nc.units"
@@ -205,6 +209,76 @@ function proc.capture(argv, options)
     end
     result.stdout, result.stderr = table.concat(out), table.concat(err)
     return result
+end
+
+-- ---- the command that this process is there for ----
+
+---@class nc.Supervised
+local Supervised = {}
+Supervised.__index = Supervised
+
+local SUPERVISE_OPTIONS <const> = { "cwd", "env", "grace", "output", "stdin" }
+
+-- What a command without an output of its own is given: our stdout.
+local function plain_output()
+    return {
+        sinks = function() return { runs.sink(1) } end,
+        share = function() return 0 end,
+        hurry = function() end,
+        say = function() end,
+    }
+end
+
+--- Runs the command this process is there for: TERM, INT, HUP, QUIT, USR1 and USR2 go to its process
+--- group, zombies are reaped (also as PID 1), and when it ends so does everything it has started. TERM
+--- or INT gives all of them the grace, then SIGKILL; a second one leaves a second of it. One at a time.
+---@param argv string[]
+---@param options table?  output= where stdout and stderr go, in one (nc.logs; default: our stdout);
+--- grace= from TERM to the end of all ("30s"), the output's share of it included; env=, cwd= as
+--- proc.spawn; stdin= "null" or "inherit" (default, where it is no terminal)
+---@return nc.Supervised  `<close>` stops it, if it still runs, and waits
+function proc.supervise(argv, options)
+    check_argv(argv)
+    local o = errors.check_options(options, SUPERVISE_OPTIONS)
+    local grace = units.duration(o.grace or "30s", 2)
+    local output = o.output or plain_output()
+    local ok, command = pcall(runs.supervise, argv, environment(o.env), {
+        grace = grace - output:share(grace),
+        cwd = o.cwd,
+        -- A terminal would stop a background process group that reads from it.
+        stdin = o.stdin or (sys.isatty(0) and "null" or "inherit"),
+    }, output:sinks())
+    if not ok then
+        output:say(tostring(command))
+        error(command, 0)
+    end
+    local told, over = command:tokens()
+    return setmetatable({
+        core = command,
+        teller = task.spawn(function()
+            task.wait(told)
+            output:hurry(sys.now() + grace)
+        end),
+        -- A task of its own: whoever waits for it may be cancelled, and wait again to close it.
+        ended = task.spawn(task.wait, over),
+    }, Supervised)
+end
+
+--- Waits until it and all it has started have ended, and their output is where it goes.
+---@return { code: integer?, signal: integer? }
+function Supervised:wait()
+    self.ended:wait()
+    local code, signal = self.core:result()
+    return signal == 0 and { code = code } or { signal = signal }
+end
+
+function Supervised:__close()
+    local _ <close> = self.core
+    local _ <close> = self.teller
+    if not self.ended.results then
+        self.core:stop()
+        self.ended:wait()
+    end
 end
 
 return proc

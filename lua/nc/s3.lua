@@ -146,6 +146,7 @@ local function object_of(key, res)
     return {
         key = key,
         size = math.tointeger(h["content-length"]),
+        total = math.tointeger((h["content-range"] or ""):match "/(%d+)$"), -- the whole object's, of a range
         etag = h.etag,
         modified = h["last-modified"] and text.http_date(h["last-modified"]),
         date = h.date and text.http_date(h.date), -- the server's clock
@@ -254,6 +255,16 @@ local function parsed(what, value, e)
     return value
 end
 
+--- Makes `key` a copy of another object of this bucket, inside the server: of up to 5 GiB.
+---@return string etag
+function Bucket:copy(from_key, key)
+    local res = self:ask("PUT", key, {
+        body = "", stall = 300,
+        headers = { { "x-amz-copy-source", "/" .. self.name .. "/" .. text.url_encode(from_key, true) } },
+    })
+    return parsed("copy " .. self:url(from_key), xml.copy(res.body))
+end
+
 -- Calls ask(token) page by page and returns a function that gives the items one by one. A token that
 -- comes twice would go on for ever.
 local function paged(what, ask)
@@ -324,7 +335,7 @@ function Bucket:copy_part(key, upload_id, number, from_key, range)
     if range then headers[2] = { "x-amz-copy-source-range", range_of(range) } end
     local res = self:ask("PUT", key, {
         query = { { "partNumber", ("%d"):format(number) }, { "uploadId", upload_id } },
-        body = "", headers = headers,
+        body = "", headers = headers, stall = 300,
     })
     return parsed("copy a part of " .. self:url(from_key), xml.copy(res.body))
 end

@@ -31,13 +31,27 @@ function volume.type_at(mountinfo, path)
     return found
 end
 
+-- What is mounted at path, and whether it is a network file system. Never touches the path itself:
+-- a server that is gone would hold us up.
+local function mounted_at(path)
+    local file <close> = io.open("/proc/self/mountinfo", "r")
+    local kind = file and volume.type_at(file:read "a", path)
+    return kind, kind and NETWORK[kind] or false
+end
+
+--- Whether a network file system is mounted at path.
+---@return boolean
+function volume.is_mounted(path)
+    local _, network = mounted_at(path:match "^(/?.-)/*$")
+    return network
+end
+
 --- path, where a network file system is mounted there; else an error that says what is.
 ---@return string
 function volume.require(path)
     path = path:match "^(/?.-)/*$"
-    local file <close> = io.open("/proc/self/mountinfo", "r")
-    local kind = file and volume.type_at(file:read "a", path)
-    if kind and NETWORK[kind] then return path end
+    local kind, network = mounted_at(path)
+    if network then return path end
     error(errors.new {
         code = "NotFound",
         message = kind

@@ -18,6 +18,10 @@ void bind_push_error(lua_State *L, const struct nc_err *err, const char *op);
 /* Raises that object: release every resource first, it does not return. [-0, +0, v] */
 int bind_raise(lua_State *L, const struct nc_err *err, const char *op);
 
+/* A NULL-terminated array of the list's strings, which stay owned by the list. The array is a
+ * userdata, so that it is freed whatever is raised. [-0, +1, v] */
+char **bind_check_strings(lua_State *L, int index, const char *what);
+
 /* The modules, each `nc.core.<area>`, opened by luaopen_nc_<area>. [-0, +1, m] */
 #define BIND_AREAS(X)                                                                              \
     X(disk)                                                                                        \
@@ -26,6 +30,7 @@ int bind_raise(lua_State *L, const struct nc_err *err, const char *op);
     X(json)                                                                                        \
     X(loop)                                                                                        \
     X(proc)                                                                                        \
+    X(run)                                                                                         \
     X(s3)                                                                                          \
     X(s3xml)                                                                                       \
     X(sys)                                                                                         \

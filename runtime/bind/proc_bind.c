@@ -16,23 +16,6 @@ static struct child *check(lua_State *L)
     return luaL_checkudata(L, 1, CHILD);
 }
 
-/* A NULL-terminated array of the list's strings, which stay owned by the list. The array is a
- * userdata, so that it is freed whatever is raised. [-0, +1, v] */
-static char **check_strings(lua_State *L, int index, const char *what)
-{
-    luaL_checktype(L, index, LUA_TTABLE);
-    size_t n = lua_rawlen(L, index);
-    char **list = lua_newuserdatauv(L, (n + 1) * sizeof *list, 0);
-    for (size_t i = 0; i < n; i++) {
-        if (lua_rawgeti(L, index, (lua_Integer)i + 1) != LUA_TSTRING)
-            luaL_error(L, "%s: item %d is not a string", what, (int)i + 1);
-        list[i] = (char *)lua_tostring(L, -1);
-        lua_pop(L, 1);
-    }
-    list[n] = NULL;
-    return list;
-}
-
 /* "null", "inherit", "pipe", "stdout" or "file:PATH", from field `name` of the options.
  * [-0, +1, v]: the string stays on the stack while it is borrowed */
 static struct child_stream check_stream(lua_State *L, int index, const char *name)
@@ -60,8 +43,8 @@ static struct child_stream check_stream(lua_State *L, int index, const char *nam
 static int l_spawn(lua_State *L)
 {
     struct child_options opt = {
-        .argv = check_strings(L, 1, "argv"),
-        .envp = check_strings(L, 2, "env"),
+        .argv = bind_check_strings(L, 1, "argv"),
+        .envp = bind_check_strings(L, 2, "env"),
     };
     luaL_argcheck(L, opt.argv[0], 1, "empty");
     luaL_checktype(L, 3, LUA_TTABLE);

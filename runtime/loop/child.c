@@ -2,13 +2,73 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* The processes that a struct child stands for. Held while one is started, so that nobody takes it
+ * for an orphan before it is in here. */
+static pthread_mutex_t owned_lock = PTHREAD_MUTEX_INITIALIZER;
+static pid_t *owned;
+static size_t owned_count, owned_cap;
+
+/* With the lock held, room for one more: before there is a process that could be forgotten. */
+static bool own_room(void)
+{
+    if (owned_count < owned_cap)
+        return true;
+    size_t cap = owned_cap ? owned_cap * 2 : 16;
+    pid_t *more = reallocarray(owned, cap, sizeof *more);
+    if (!more)
+        return false;
+    owned = more;
+    owned_cap = cap;
+    return true;
+}
+
+static void disown(pid_t pid)
+{
+    pthread_mutex_lock(&owned_lock);
+    for (size_t i = 0; i < owned_count; i++) {
+        if (owned[i] == pid) {
+            owned[i] = owned[--owned_count];
+            break;
+        }
+    }
+    pthread_mutex_unlock(&owned_lock);
+}
+
+static bool owns(pid_t pid)
+{
+    for (size_t i = 0; i < owned_count; i++) {
+        if (owned[i] == pid)
+            return true;
+    }
+    return false;
+}
+
+bool child_owns(pid_t pid)
+{
+    pthread_mutex_lock(&owned_lock);
+    bool found = owns(pid);
+    pthread_mutex_unlock(&owned_lock);
+    return found;
+}
+
+bool child_reap_stranger(pid_t pid)
+{
+    siginfo_t info = {0};
+    pthread_mutex_lock(&owned_lock);
+    bool reaped = !owns(pid) && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) == 0;
+    pthread_mutex_unlock(&owned_lock);
+    return reaped && info.si_pid;
+}
 
 static void close_fd(int *fd)
 {
@@ -100,8 +160,13 @@ static int spawn(struct child *c, const struct child_options *opt, const int the
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                         POSIX_SPAWN_SETPGROUP);
 
-    int failed = posix_spawnp(&c->pid, opt->argv[0], &actions, &attr, opt->argv,
-                              opt->envp ? opt->envp : environ);
+    pthread_mutex_lock(&owned_lock);
+    int failed = own_room() ? posix_spawnp(&c->pid, opt->argv[0], &actions, &attr, opt->argv,
+                                           opt->envp ? opt->envp : environ)
+                            : ENOMEM;
+    if (!failed)
+        owned[owned_count++] = c->pid;
+    pthread_mutex_unlock(&owned_lock);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&actions);
     return failed;
@@ -161,6 +226,7 @@ bool child_reap(struct child *c)
     if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG) || info.si_pid == 0)
         return false;
     c->ended = true;
+    disown(c->pid);
     if (info.si_code == CLD_EXITED)
         c->code = info.si_status;
     else
@@ -177,8 +243,8 @@ void child_free(struct child *c)
 {
     for (int i = 0; i < 3; i++)
         close_fd(&c->fd[i]);
-    if (child_signal(c, SIGKILL))
-        child_reap(c);
+    if (child_signal(c, SIGKILL) && !child_reap(c))
+        disown(c->pid);
     close_fd(&c->pidfd);
     c->ended = true;
 }

@@ -4,7 +4,7 @@
  * of child_spawn with the code "CommandNotFound" (a shell's 127) or "CommandNotExecutable" (126).
  * The child has the default disposition of every signal the loop catches and nothing blocked, and
  * of our descriptors only 0 to 2. Its zombie is kept until child_reap, so that its number can't be
- * given to someone else before. One owner, the main thread.
+ * given to someone else before. One owner, one thread at a time.
  */
 #ifndef NC_LOOP_CHILD_H
 #define NC_LOOP_CHILD_H
@@ -60,5 +60,12 @@ void child_close(struct child *c, int stream); /* our end of one pipe */
 
 /* Kills what has not ended, without waiting for it. Accepts one that was freed before. */
 void child_free(struct child *c);
+
+/* Whether a struct child that has not been reaped stands for this process. Any thread. */
+bool child_owns(pid_t pid);
+
+/* Takes the exit status of a child of ours that has ended, unless a struct child stands for it;
+ * false then, or when there is none. Any thread. */
+bool child_reap_stranger(pid_t pid);
 
 #endif

@@ -92,6 +92,17 @@ int loop_new(struct loop **out, struct nc_err *err)
     return 0;
 }
 
+const sigset_t *loop_release_signals(struct loop *loop)
+{
+    epoll_ctl(loop->epoll, EPOLL_CTL_DEL, loop->signals, NULL);
+    return &caught;
+}
+
+void loop_reclaim_signals(struct loop *loop)
+{
+    add_own(loop, loop->signals, (uint64_t)TOKEN_SIGNALS);
+}
+
 static void close_fd(int fd)
 {
     if (fd >= 0)

@@ -8,6 +8,7 @@
 #ifndef NC_LOOP_LOOP_H
 #define NC_LOOP_LOOP_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,6 +34,11 @@ void loop_catch_signals(void);
 int loop_new(struct loop **out, struct nc_err *err);
 void loop_free(struct loop *); /* accepts NULL; no thread may post any more */
 struct loop *loop_main(void);  /* NULL before loop_new */
+
+/* The loop gives no signals any more until it has them back: someone else (a supervisor) reads
+ * them, from a signalfd of its own. Returns the set of those it had caught. */
+const sigset_t *loop_release_signals(struct loop *);
+void loop_reclaim_signals(struct loop *);
 
 uint64_t loop_token(struct loop *);
 
