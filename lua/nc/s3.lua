@@ -79,7 +79,7 @@ end
 function s3.bucket(name, options)
     local o = errors.check_options(options, { "attempts", "endpoint", "env", "profile", "region" })
     if type(name) ~= "string" then error("s3.bucket needs a bucket's name", 2) end
-    if not name:match "^[%w][%w._-]+$" then
+    if not name:match "^[%w][%w._-]*$" then
         error(errors.usage('"%s" is no bucket\'s name: check NC_BUCKET', (name:gsub("%c", "?"))), 0)
     end
     local config = aws.resolve { endpoint = o.endpoint, env = o.env, profile = o.profile, region = o.region }

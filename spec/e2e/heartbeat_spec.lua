@@ -86,7 +86,7 @@ describe("a heartbeat", function()
         local server <close> = helper.server { faults = { "PUT *.staging nth=1 status=403:AccessDenied" } }
         local bucket <close> = open(server)
         local copy = copies.in_bucket(bucket, "tiny")
-        local ok, e = pcall(copy.heartbeat, copy, text(), 1)
+        local ok, e = pcall(copy.claim, copy, text() .. "}")
         assert.is_false(ok)
         assert.equal("AccessDenied", e.code)
         server:faults { "PUT *.staging nth=2 status=403:AccessDenied" }

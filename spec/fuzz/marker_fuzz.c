@@ -25,7 +25,7 @@ static const char target[] =
     "    end\n"
     "    local s = marker.decode_staging(text)\n"
     "    owner.describe(s.owner)\n"
-    "    owner.is_gone(s.owner, me)\n"
+    "    owner.is_gone(s.owner, me, 100)\n"
     "    for path, f in pairs(s.done) do assert(path == f.path and f.sha256) end\n"
     "end\n";
 
