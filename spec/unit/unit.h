@@ -19,6 +19,7 @@ static inline void unit_check(bool ok, const char *file, int line, const char *w
     printf("%s %d - %s\n", ok ? "ok" : "not ok", unit_count, what);
     if (!ok)
         printf("# %s:%d\n", file, line);
+    fflush(stdout); /* a child that the test forks must not say it again */
 }
 
 static inline void unit_check_str(const char *got, const char *want, const char *file, int line,
