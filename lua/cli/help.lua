@@ -20,7 +20,7 @@ Recipes:
 
 Environment: NCRUN_LOG=json makes log lines objects; NCRUN_DEBUG=1 adds tracebacks.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 access refused, 5 no space left,
+Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 access refused, 5 no space or quota left,
 6 some files failed, 126 a command that can't be run, 127 a command that is not there,
 128+n stopped by signal n; a supervised command's own code otherwise.]]
 
