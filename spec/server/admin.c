@@ -24,11 +24,13 @@ static struct buf *json(struct request *r)
 
 static void run_counters(struct request *r)
 {
+    counters_settle(&r->srv->counters);
     counters_json(&r->srv->counters, json(r));
 }
 
 static void run_log(struct request *r)
 {
+    counters_settle(&r->srv->counters);
     counters_log_json(&r->srv->counters, json(r));
 }
 

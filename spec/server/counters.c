@@ -6,11 +6,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { SETTLE_MS = 200 };
 
 void counters_init(struct counters *c)
 {
     *c = (struct counters){.since_ms = clock_ms()};
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->none_open, NULL);
     c->log = text_alloc(sizeof *c->log * COUNTERS_LOG);
 }
 
@@ -34,6 +38,7 @@ void counters_free(struct counters *c)
 {
     clear_log(c);
     free(c->log);
+    pthread_cond_destroy(&c->none_open);
     pthread_mutex_destroy(&c->lock);
 }
 
@@ -60,9 +65,31 @@ static struct counters_op *op_of(struct counters *c, const struct counters_entry
     return &c->ops[c->op_count++];
 }
 
+void counters_begin(struct counters *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->open++;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void counters_settle(struct counters *c)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += SETTLE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&c->lock);
+    while (c->open && pthread_cond_timedwait(&c->none_open, &c->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&c->lock);
+}
+
 void counters_add(struct counters *c, struct counters_entry *e)
 {
     pthread_mutex_lock(&c->lock);
+    if (--c->open == 0)
+        pthread_cond_broadcast(&c->none_open);
     if (e->number < c->from) {
         entry_free(e);
         pthread_mutex_unlock(&c->lock);

@@ -237,6 +237,8 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *conn, const char
         r->started = true;
         r->method = method;
         begin(r);
+        if (r->side != SIDE_ADMIN)
+            counters_begin(&r->srv->counters);
         if (r->fault.reset == 0) {
             request_drop(r);
             return MHD_NO;
