@@ -184,12 +184,36 @@ void xxh3_hex(const void *data, size_t len, char out[XXH3_HEX_SIZE])
     canonical_hex(XXH3_128bits(data, len), out);
 }
 
-int md5_base64(const void *data, size_t len, char out[MD5_BASE64_SIZE])
+int md5_init(struct md5 *h)
+{
+    return start(&h->ctx, &md_md5);
+}
+
+void md5_update(struct md5 *h, const void *data, size_t len)
+{
+    EVP_DigestUpdate(h->ctx, data, len);
+}
+
+void md5_final_base64(struct md5 *h, char out[MD5_BASE64_SIZE])
 {
     unsigned char raw[16];
-    pthread_once(&fetched, fetch);
-    if (!md_md5 || EVP_Digest(data, len, raw, NULL, md_md5, NULL) != 1)
-        return -1;
+    EVP_DigestFinal_ex(h->ctx, raw, NULL);
     EVP_EncodeBlock((unsigned char *)out, raw, sizeof raw);
+}
+
+void md5_free(struct md5 *h)
+{
+    EVP_MD_CTX_free(h->ctx);
+    h->ctx = NULL;
+}
+
+int md5_base64(const void *data, size_t len, char out[MD5_BASE64_SIZE])
+{
+    struct md5 h = {0};
+    if (md5_init(&h))
+        return -1;
+    md5_update(&h, data, len);
+    md5_final_base64(&h, out);
+    md5_free(&h);
     return 0;
 }

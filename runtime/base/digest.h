@@ -63,7 +63,15 @@ void xxh3_final_hex(struct xxh3 *h, char out[XXH3_HEX_SIZE]);
 void xxh3_free(struct xxh3 *h);
 void xxh3_hex(const void *data, size_t len, char out[XXH3_HEX_SIZE]);
 
-/* The value of a Content-MD5 header (RFC 1864). */
+/* MD5, as the value of a Content-MD5 header (RFC 1864). */
+struct md5 {
+    void *ctx;
+};
+
+int md5_init(struct md5 *h);
+void md5_update(struct md5 *h, const void *data, size_t len);
+void md5_final_base64(struct md5 *h, char out[MD5_BASE64_SIZE]);
+void md5_free(struct md5 *h);
 int md5_base64(const void *data, size_t len, char out[MD5_BASE64_SIZE]);
 
 #endif

@@ -11,10 +11,11 @@ struct http_transfer {
     CURL *easy; /* kept between requests; its connections live in the multi handle */
     struct http_request *r;
     struct curl_slist *headers;
-    struct nc_err err; /* set by a callback that stopped the transfer */
-    size_t sent;       /* bytes of the body handed to libcurl */
-    bool body_started; /* the answer's head was checked */
-    bool into_dest;
+    struct nc_err err;  /* set by a callback that stopped the transfer */
+    size_t sent;        /* bytes of the body handed to libcurl */
+    bool body_started;  /* the answer's head was checked */
+    bool expected;      /* its body is the one that dest or take is for */
+    bool hook_failed;   /* the owner's begun, take or give has filled r->err */
     uint64_t window_ms; /* the stall clock: when this window began, bytes seen by then */
     curl_off_t window_bytes;
     char curl_text[CURL_ERROR_SIZE];

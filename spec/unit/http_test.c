@@ -194,6 +194,12 @@ static bool slow(struct call *c)
     return trickle(c, 200);
 }
 
+static bool empty(struct call *c)
+{
+    say_length(c->fd, "200 OK", 0);
+    return true;
+}
+
 static bool busy_once(struct call *c)
 {
     if (c->nth > 1)
@@ -261,6 +267,7 @@ static const struct route {
     {"/silent", silent, false},
     {"/too-slow", too_slow, false},
     {"/slow", slow, false},
+    {"/empty", empty, false},
     {"/busy-once", busy_once, false},
     {"/broken", broken, false},
     {"/refused", refused, false},
@@ -364,6 +371,10 @@ struct ask {
     const char *path;
     char dest[BODY];
     _Atomic uint64_t moved;
+    unsigned begun;  /* bodies */
+    size_t taken;    /* bytes of the last one, in dest */
+    size_t fails_at; /* the hook that comes to this byte fails; 0: none does */
+    bool no_begun;   /* nor does this one */
     unsigned rounds; /* submitted again from done so often */
     atomic_uint dones;
     sem_t done;
@@ -453,6 +464,56 @@ static struct ask *a_range(const char *path)
     return a;
 }
 
+/* ---- a body in pieces ---- */
+
+static int begun(struct http_request *r)
+{
+    struct ask *a = (struct ask *)r;
+    a->begun++;
+    a->taken = 0;
+    return a->no_begun ? nc_err_set(&r->err, "ENOENT", "no folder") : 0;
+}
+
+static int take(struct http_request *r, const char *data, size_t len)
+{
+    struct ask *a = (struct ask *)r;
+    if (a->fails_at && a->taken + len >= a->fails_at)
+        return nc_err_set(&r->err, "ENOSPC", "no space");
+    memcpy(a->dest + a->taken, data, len);
+    a->taken += len;
+    return 0;
+}
+
+static int give(struct http_request *r, size_t offset, char *out, size_t len)
+{
+    struct ask *a = (struct ask *)r;
+    if (a->fails_at && offset + len >= a->fails_at)
+        return nc_err_set(&r->err, "EIO", "unreadable");
+    memcpy(out, body + offset, len);
+    return 0;
+}
+
+static struct ask *in_pieces(const char *path)
+{
+    struct ask *a = new_ask(path);
+    a->http.dest_len = sizeof a->dest;
+    a->http.begun = begun;
+    a->http.take = take;
+    a->http.attempts_max = 3;
+    return a;
+}
+
+static struct ask *given(const char *path)
+{
+    struct ask *a = new_ask(path);
+    a->http.method = "PUT";
+    a->http.give = give;
+    a->http.body_len = LARGE;
+    a->http.has_body = true;
+    a->http.attempts_max = 3;
+    return a;
+}
+
 static struct ask *submit(struct ask *a)
 {
     a->began_ms = clock_ms();
@@ -490,6 +551,7 @@ static struct ask *run(struct ask *a)
     return a;
 }
 
+/* Whole, into dest or into take, counted once. */
 static bool arrived(const struct ask *a, size_t from)
 {
     return !a->http.failed && a->http.received == BODY && memcmp(a->dest, body + from, BODY) == 0 &&
@@ -589,6 +651,94 @@ static void test_wrong(void)
     }
     struct ask *a = run(a_range("/range"));
     CHECK(arrived(a, 1000), "the right range is taken");
+    drop(a);
+}
+
+static void test_pieces(void)
+{
+    struct ask *a = run(in_pieces("/whole"));
+    CHECK(arrived(a, 0) && a->taken == BODY && a->begun == 1, "a body is taken piece by piece");
+    drop(a);
+    a = run(in_pieces("/cut-once"));
+    CHECK(arrived(a, 0) && a->taken == BODY && a->begun == 2, "one that was cut is begun again");
+    drop(a);
+    a = in_pieces("/whole");
+    a->http.begun = NULL;
+    run(a);
+    CHECK(arrived(a, 0) && a->begun == 0, "who does not care when it begins is not told");
+    drop(a);
+    a = run(in_pieces("/refused"));
+    CHECK(failed(a, "Status") && !a->begun && !a->taken && a->http.text.len == 10,
+          "the body of a refusal is none of them");
+    drop(a);
+    a = in_pieces("/empty");
+    a->http.dest_len = 0;
+    run(a);
+    CHECK(!a->http.failed && a->begun == 1 && a->taken == 0, "an empty body is begun, too");
+    drop(a);
+    a = in_pieces("/range");
+    a->http.ranged = true;
+    a->http.range_start = 1000;
+    run(a);
+    CHECK(arrived(a, 1000) && a->taken == BODY, "so is a range");
+    drop(a);
+    a = in_pieces("/other-range");
+    a->http.ranged = true;
+    a->http.range_start = 1000;
+    run(a);
+    CHECK(failed(a, "BadRange") && !a->begun && !a->taken, "of another range nothing is taken");
+    drop(a);
+    a = run(in_pieces("/too-long"));
+    CHECK(failed(a, "LongBody") && a->taken <= BODY, "nor what is more than was asked for");
+    drop(a);
+    a = run(in_pieces("/too-short"));
+    CHECK(failed(a, "ShortBody") && a->begun == 3, "a short body fails as it always does");
+    drop(a);
+}
+
+static void test_pieces_refused(void)
+{
+    struct ask *a = in_pieces("/whole");
+    a->no_begun = true;
+    run(a);
+    CHECK(failed(a, "ENOENT") && a->http.attempts == 1 && !a->taken,
+          "who can't begin a body has failed for good");
+    CHECK_STR(a->http.err.message, "no folder", "in his own words");
+    drop(a);
+    a = in_pieces("/empty");
+    a->http.dest_len = 0;
+    a->no_begun = true;
+    run(a);
+    CHECK(failed(a, "ENOENT") && a->http.attempts == 1, "an empty one, too");
+    drop(a);
+    a = in_pieces("/slow");
+    a->fails_at = 300;
+    run(a);
+    CHECK(failed(a, "ENOSPC") && a->http.attempts == 1 && a->taken == 200,
+          "who can't take a piece is not asked for the next");
+    CHECK(!a->http.err.retryable && a->http.err.status == 0, "and it was not the server's fault");
+    drop(a);
+}
+
+static void test_given(void)
+{
+    struct ask *a = run(given("/whole"));
+    CHECK(!a->http.failed && atomic_load(&whole_bodies) == 1 && a->moved == LARGE,
+          "a body is given piece by piece");
+    drop(a);
+    a = given("/drops-second");
+    a->rounds = 3;
+    run(a);
+    CHECK(!a->http.failed && atomic_load(&whole_bodies) == 4 && !atomic_load(&other_bodies),
+          "and again from its start where a connection was dead");
+    CHECK(a->moved == 4ull * LARGE, "and counted once");
+    drop(a);
+    a = given("/whole");
+    a->fails_at = LARGE / 2;
+    run(a);
+    CHECK(failed(a, "EIO") && a->http.attempts == 1 && !atomic_load(&whole_bodies),
+          "who can't give a piece has failed for good");
+    CHECK_STR(a->http.err.message, "unreadable", "in his own words, too");
     drop(a);
 }
 
@@ -843,6 +993,9 @@ int main(void)
     test_answers();
     test_cut();
     test_wrong();
+    test_pieces();
+    test_pieces_refused();
+    test_given();
     test_stall();
     test_gate();
     test_give_up();
