@@ -169,6 +169,7 @@ static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
 {
     if (r->status != 503 && r->status != 429)
         return;
+    r->refusals++;
     char value[64];
     uint64_t after = 0;
     if (http_header(r, "retry-after", value, sizeof value))
@@ -358,7 +359,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
                            : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
     r->worker = w->index;
     r->next = NULL;
-    r->attempts = r->free_again = 0;
+    r->attempts = r->free_again = r->refusals = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

@@ -95,6 +95,7 @@ struct http_request {
     bool failed;     /* err is filled */
     struct nc_err err;
     unsigned attempts; /* attempts made */
+    unsigned refusals; /* of these, answered with 503 or 429 */
 
     /* The pool's own. */
     struct http_transfer *transfer;

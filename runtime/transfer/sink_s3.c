@@ -83,7 +83,7 @@ static void end(struct s3_request *r)
     struct s3_file *d = r->owner;
     struct nc_err err = r->http.err;
     bool failed = r->http.failed;
-    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_note(d->file->transfer, &r->http);
     transfer_file_ended(d->file, failed ? &err : NULL);
 }
 
@@ -141,7 +141,7 @@ static void stored(struct s3_request *r)
         nc_err_set(&err, "BadAnswer", "%s: the server's answer has no ETag", r->what);
         failed = true;
     }
-    transfer_note_retries(part->file->transfer, r->http.attempts);
+    transfer_note(part->file->transfer, &r->http);
     transfer_part_stored(part, etag, failed ? &err : NULL);
 }
 
@@ -247,7 +247,7 @@ static void completed(struct s3_request *r)
         end(r);
         return;
     }
-    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_note(d->file->transfer, &r->http);
     d->look.owner = d;
     d->look.done = looked;
     d->look.read = read_look;
@@ -325,9 +325,10 @@ static void release(struct sink *self, struct part *part)
     part->op = NULL;
 }
 
-static void forget(struct sink *self, struct file *f)
+static void forget(struct sink *self, struct file *f, bool keep)
 {
     (void)self;
+    (void)keep;
     struct s3_file *d = f->sink_data;
     if (d->in_use)
         s3_request_free(&d->request);
