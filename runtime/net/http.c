@@ -17,7 +17,9 @@ enum {
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
     LATER_MS = 1000,
-    TICK_MS = 500, /* how often the stall clocks are read */
+    TICK_MS = 500,  /* how often the stall clocks are read */
+    AWAY_MS = 1000, /* a worker that is away from its connections for longer missed something */
+    EXCUSED_MAX = 3,
     CONNECTIONS_KEPT = 256,
     MOST_THREADS = 64,
 };
@@ -33,6 +35,8 @@ struct worker {
     struct http_transfer *spare;
     struct http_request *delayed; /* by start_after_ms */
     uint64_t ticked_ms;
+    uint64_t turn_ms; /* since when it is away from poll */
+    uint64_t late_ms; /* when it last was for too long */
     /* Shared. */
     pthread_mutex_t lock;
     struct http_request *inbox, **inbox_end;
@@ -176,12 +180,37 @@ static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
     retry_gate_throttle(r->gate, now, after, draw(w));
 }
 
+/* Was the worker busy elsewhere (a hook that waits for a slow disk, no CPU) for so long that the
+ * clocks of its transfers mean nothing? */
+static bool was_late(struct worker *w, uint64_t now)
+{
+    if (now - w->turn_ms <= AWAY_MS)
+        return false;
+    w->late_ms = now;
+    return true;
+}
+
+/* A limit of libcurl's own (to connect, total_ms) that ran out for that reason. */
+static bool excused(struct worker *w, struct http_transfer *t, CURLcode code)
+{
+    was_late(w, clock_ms());
+    return code == CURLE_OPERATION_TIMEDOUT && !t->err.code[0] && w->late_ms >= t->begun_ms &&
+           t->r->excused++ < EXCUSED_MAX;
+}
+
 static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
 {
     struct http_request *r = t->r;
     enum http_verdict verdict = HTTP_OK;
     curl_multi_remove_handle(w->multi, t->easy);
     http_easy_end(t, code);
+    if (excused(w, t, code)) {
+        http_easy_undo(t);
+        drop_transfer(w, t);
+        r->attempts--;
+        start(w, r);
+        return;
+    }
     if (r->failed)
         verdict = r->err.retryable ? HTTP_RETRY : HTTP_FAILED;
     else if (r->hooks->judge)
@@ -282,12 +311,15 @@ static void drop_cancelled(struct worker *w, bool all)
 static void cut_stalled(struct worker *w)
 {
     uint64_t now = clock_ms();
-    if (now - w->ticked_ms < TICK_MS)
+    bool late = was_late(w, now);
+    if (!late && now - w->ticked_ms < TICK_MS)
         return;
     w->ticked_ms = now;
     for (struct http_transfer *t = w->active; t;) {
         struct http_transfer *next = t->next;
-        if (http_easy_stalled(t, now)) {
+        if (late) {
+            http_easy_restart_clock(t, now);
+        } else if (http_easy_stalled(t, now)) {
             settle(w, t, CURLE_OPERATION_TIMEDOUT);
             next = w->active;
         }
@@ -322,6 +354,7 @@ static void *work(void *arg)
 {
     struct worker *w = arg;
     this_worker = w;
+    w->turn_ms = clock_ms();
     for (;;) {
         take_inbox(w);
         start_due(w);
@@ -341,6 +374,7 @@ static void *work(void *arg)
                 return NULL;
         }
         curl_multi_poll(w->multi, NULL, 0, wait_ms(w), NULL);
+        w->turn_ms = clock_ms();
     }
 }
 
@@ -358,7 +392,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
                            : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
     r->worker = w->index;
     r->next = NULL;
-    r->attempts = r->free_again = 0;
+    r->attempts = r->free_again = r->excused = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

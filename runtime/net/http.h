@@ -102,6 +102,7 @@ struct http_request {
     uint64_t start_after_ms;
     uint64_t first_ms;
     unsigned free_again; /* HTTP_AGAINs so far */
+    unsigned excused;    /* attempts that the pool itself let run out */
     bool answered;       /* some attempt got a status */
     bool wrong;          /* the answer came whole but is not what was asked for */
     bool fresh;          /* use a new connection */

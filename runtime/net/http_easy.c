@@ -234,7 +234,7 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     t->err = (struct nc_err){0};
     t->sent = 0;
     t->body_started = t->expected = t->hook_failed = false;
-    t->window_ms = clock_ms();
+    t->begun_ms = t->window_ms = clock_ms();
     t->window_bytes = 0;
     t->curl_text[0] = '\0';
     buf_clear(&r->head);
@@ -348,4 +348,9 @@ bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
                (unsigned)(limit / 1000));
     t->err.retryable = true;
     return true;
+}
+
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms)
+{
+    t->window_ms = now_ms;
 }

@@ -371,11 +371,12 @@ struct ask {
     const char *path;
     char dest[BODY];
     _Atomic uint64_t moved;
-    unsigned begun;  /* bodies */
-    size_t taken;    /* bytes of the last one, in dest */
-    size_t fails_at; /* the hook that comes to this byte fails; 0: none does */
-    bool no_begun;   /* nor does this one */
-    unsigned rounds; /* submitted again from done so often */
+    unsigned begun;   /* bodies */
+    size_t taken;     /* bytes of the last one, in dest */
+    size_t fails_at;  /* the hook that comes to this byte fails; 0: none does */
+    bool no_begun;    /* nor does this one */
+    unsigned naps_ms; /* how long its first piece takes */
+    unsigned rounds;  /* submitted again from done so often */
     atomic_uint dones;
     sem_t done;
     uint64_t began_ms, took_ms;
@@ -479,6 +480,8 @@ static int take(struct http_request *r, const char *data, size_t len)
     struct ask *a = (struct ask *)r;
     if (a->fails_at && a->taken + len >= a->fails_at)
         return nc_err_set(&r->err, "ENOSPC", "no space");
+    if (!a->taken)
+        usleep(a->naps_ms * 1000);
     memcpy(a->dest + a->taken, data, len);
     a->taken += len;
     return 0;
@@ -768,6 +771,30 @@ static void test_stall(void)
     drop(slower);
 }
 
+/* Every other request is the same worker's. */
+static void test_late_worker(void)
+{
+    struct ask *asks[5] = {into_dest("/slow"), new_ask("/whole"), into_dest("/slow"),
+                           new_ask("/whole"), in_pieces("/whole")};
+    forget_hits();
+    asks[0]->http.stall_ms = 1000; /* what is slow takes two seconds */
+    asks[2]->http.total_ms = 2500;
+    asks[4]->naps_ms = 3000;
+    for (int i = 0; i < 4; i++)
+        submit(asks[i]);
+    WAIT_UNTIL(atomic_load(&asks[0]->moved) && atomic_load(&asks[2]->moved));
+    submit(asks[4]);
+    for (int i = 0; i < 5; i++)
+        wait_for(asks[i]);
+    CHECK(arrived(asks[0], 0) && asks[0]->http.attempts == 1 && asks[0]->took_ms >= 3000,
+          "a worker that waited for a disk does not take that for a stall");
+    CHECK(arrived(asks[2], 0) && asks[2]->http.attempts == 1 && asks[2]->took_ms >= 3000,
+          "nor for the end of a request's time");
+    CHECK(arrived(asks[4], 0) && asks[4]->http.attempts == 1, "nor does who made it wait fail");
+    for (int i = 0; i < 5; i++)
+        drop(asks[i]);
+}
+
 static void test_gate(void)
 {
     struct retry_gate gate = {0};
@@ -997,6 +1024,7 @@ int main(void)
     test_pieces_refused();
     test_given();
     test_stall();
+    test_late_worker();
     test_gate();
     test_give_up();
     test_again();
