@@ -190,7 +190,7 @@ static bool was_late(struct worker *w, uint64_t now)
     return true;
 }
 
-/* A limit of libcurl's own (to connect, total_ms) that ran out for that reason. */
+/* A limit of libcurl's own (to connect, total_ms) ran out for that reason. */
 static bool excused(struct worker *w, struct http_transfer *t, CURLcode code)
 {
     was_late(w, clock_ms());
@@ -204,10 +204,11 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     enum http_verdict verdict = HTTP_OK;
     curl_multi_remove_handle(w->multi, t->easy);
     http_easy_end(t, code);
-    if (excused(w, t, code)) {
+    if (t->late || excused(w, t, code)) {
         http_easy_undo(t);
         drop_transfer(w, t);
         r->attempts--;
+        r->fresh = true;
         start(w, r);
         return;
     }
@@ -308,7 +309,7 @@ static void drop_cancelled(struct worker *w, bool all)
     }
 }
 
-static void cut_stalled(struct worker *w)
+static void cut_slow(struct worker *w)
 {
     uint64_t now = clock_ms();
     bool late = was_late(w, now);
@@ -317,9 +318,10 @@ static void cut_stalled(struct worker *w)
     w->ticked_ms = now;
     for (struct http_transfer *t = w->active; t;) {
         struct http_transfer *next = t->next;
+        now = clock_ms(); /* a transfer may have begun since the last one */
         if (late) {
             http_easy_restart_clock(t, now);
-        } else if (http_easy_stalled(t, now)) {
+        } else if (http_easy_late(t, now) || http_easy_stalled(t, now)) {
             settle(w, t, CURLE_OPERATION_TIMEDOUT);
             next = w->active;
         }
@@ -366,7 +368,7 @@ static void *work(void *arg)
             curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&t);
             settle(w, t, msg->data.result);
         }
-        cut_stalled(w);
+        cut_slow(w);
         if (atomic_load(&w->stopping)) {
             take_inbox(w);
             drop_cancelled(w, true);
@@ -392,7 +394,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
                            : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
     r->worker = w->index;
     r->next = NULL;
-    r->attempts = r->free_again = r->excused = 0;
+    r->attempts = r->late_cuts = r->free_again = r->excused = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

@@ -189,6 +189,11 @@ static bool too_slow(struct call *c)
     return trickle(c, 50);
 }
 
+static bool silent_once(struct call *c)
+{
+    return c->nth > 1 ? whole(c) : silent(c);
+}
+
 static bool slow(struct call *c)
 {
     return trickle(c, 200);
@@ -266,6 +271,7 @@ static const struct route {
     {"/stall", stall, false},
     {"/silent", silent, false},
     {"/too-slow", too_slow, false},
+    {"/silent-once", silent_once, false},
     {"/slow", slow, false},
     {"/empty", empty, false},
     {"/busy-once", busy_once, false},
@@ -795,6 +801,50 @@ static void test_late_worker(void)
         drop(asks[i]);
 }
 
+static struct ask *promptly(const char *path, struct retry_gate *gate)
+{
+    struct ask *a = into_dest(path);
+    a->http.gate = gate;
+    a->http.cut_late = true;
+    return a;
+}
+
+static void test_late(void)
+{
+    struct retry_gate gate = {0}, other_gate = {0};
+    struct ask *a = promptly("/whole", &gate);
+    a->rounds = 20;
+    run(a);
+    CHECK(latency_limit_us(&gate.first_byte) > 0, "a gate learns how soon answers begin");
+    drop(a);
+
+    struct ask *never = promptly("/silent", &gate), *unknown = promptly("/silent", &other_gate);
+    struct ask *patient = promptly("/silent", &gate);
+    never->http.stall_ms = unknown->http.stall_ms = patient->http.stall_ms = 3500;
+    patient->http.cut_late = false;
+    a = promptly("/silent-once", &gate);
+    forget_hits();
+    submit(a);
+    submit(never);
+    submit(unknown);
+    submit(patient);
+    wait_for(a);
+    CHECK(arrived(a, 0) && a->http.attempts == 1 && a->http.late_cuts == 1,
+          "who is much later than others is asked again, and no attempt is counted");
+    CHECK(a->took_ms >= 2000 && a->took_ms < 10 * 1000, "after some seconds");
+    drop(a);
+    wait_for(unknown);
+    wait_for(patient);
+    wait_for(never);
+    CHECK(failed(unknown, "Timeout") && !unknown->http.late_cuts, "not where nobody else answered");
+    CHECK(failed(patient, "Timeout") && !patient->http.late_cuts, "nor where it is not wanted");
+    CHECK(failed(never, "Timeout") && never->http.late_cuts >= 1 && never->http.late_cuts <= 2,
+          "who never answers is not asked for ever");
+    drop(never);
+    drop(unknown);
+    drop(patient);
+}
+
 static void test_gate(void)
 {
     struct retry_gate gate = {0};
@@ -1025,6 +1075,7 @@ int main(void)
     test_given();
     test_stall();
     test_late_worker();
+    test_late();
     test_gate();
     test_give_up();
     test_again();
