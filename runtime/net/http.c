@@ -21,6 +21,7 @@ enum {
     AWAY_MS = 1000, /* a worker that is away from its connections for longer missed something */
     EXCUSED_MAX = 3,
     CONNECTIONS_KEPT = 256,
+    RESOLUTIONS = 8, /* of a name, in each worker */
     MOST_THREADS = 64,
 };
 
@@ -33,6 +34,10 @@ struct worker {
     uint32_t random;
     struct http_transfer *active; /* doubly linked */
     struct http_transfer *spare;
+    /* libcurl keeps one list of a name's addresses and begins each connection with the first of
+     * them. With several such caches, each in an order of its own, connections spread. */
+    CURLSH *names[RESOLUTIONS];
+    unsigned transfers;           /* made so far */
     struct http_request *delayed; /* by start_after_ms */
     uint64_t ticked_ms;
     uint64_t turn_ms; /* since when it is away from poll */
@@ -89,13 +94,15 @@ static struct http_transfer *take_transfer(struct worker *w)
     struct http_transfer *t = w->spare;
     if (t) {
         w->spare = t->next;
-    } else {
-        t = calloc(1, sizeof *t);
-        if (t && !(t->easy = curl_easy_init())) {
-            free(t);
-            t = NULL;
-        }
+        return t;
     }
+    t = calloc(1, sizeof *t);
+    if (t && !(t->easy = curl_easy_init())) {
+        free(t);
+        return NULL;
+    }
+    if (t)
+        curl_easy_setopt(t->easy, CURLOPT_SHARE, w->names[w->transfers++ % RESOLUTIONS]);
     return t;
 }
 
@@ -445,6 +452,11 @@ static int start_worker(struct http_pool *pool, unsigned i, struct nc_err *err)
                           "starting the HTTP threads: too many open files: raise "
                           "ulimit -n");
     curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+    for (unsigned k = 0; k < RESOLUTIONS; k++) {
+        w->names[k] = curl_share_init();
+        if (curl_share_setopt(w->names[k], CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS))
+            return nc_err_set(err, "ENOMEM", "starting the HTTP threads: out of memory");
+    }
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -487,6 +499,8 @@ static void free_worker(struct worker *w)
         curl_slist_free_all(t->headers);
         free(t);
     }
+    for (unsigned k = 0; k < RESOLUTIONS; k++)
+        curl_share_cleanup(w->names[k]);
     curl_multi_cleanup(w->multi);
     pthread_mutex_destroy(&w->lock);
 }

@@ -3,6 +3,8 @@
 #include "net/http.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,6 +18,31 @@
 #include "unit.h"
 
 enum { BODY = 4000, LARGE = 3 * 1024 * 1024, HANG_MS = 20 * 1000 };
+
+/* ---- a name with many addresses ---- */
+
+enum { ADDRESSES = 4 };
+static atomic_uint lookups, visits[ADDRESSES];
+
+/* In place of the C library's: many.test is 127.0.0.1 to 127.0.0.4, always in this order. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!node || strcmp(node, "many.test") != 0)
+        return real(node, service, hints, out);
+    atomic_fetch_add(&lookups, 1);
+    for (int i = 1; i <= ADDRESSES; i++) {
+        char address[16];
+        snprintf(address, sizeof address, "127.0.0.%d", i);
+        int rc = real(address, service, hints, out);
+        if (rc)
+            return rc;
+        out = &(*out)->ai_next;
+    }
+    return 0;
+}
 
 /* ---- the server ---- */
 
@@ -347,6 +374,10 @@ static void *serve(void *arg)
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         atomic_fetch_add(&connections, 1);
+        struct sockaddr_in here = {0};
+        socklen_t len = sizeof here;
+        getsockname(fd, (struct sockaddr *)&here, &len);
+        atomic_fetch_add(&visits[(ntohl(here.sin_addr.s_addr) - 1) % ADDRESSES], 1);
         pthread_create(&thread, NULL, converse, (void *)(intptr_t)fd);
         pthread_detach(thread);
     }
@@ -374,7 +405,7 @@ static void forget_hits(void)
 
 struct ask {
     struct http_request http; /* first */
-    const char *path;
+    const char *host, *path;
     char dest[BODY];
     _Atomic uint64_t moved;
     unsigned begun;   /* bodies */
@@ -394,7 +425,7 @@ static int prepare(struct http_request *r)
 {
     struct ask *a = (struct ask *)r;
     http_request_reset(r);
-    buf_printf(&r->url, "http://127.0.0.1:%u%s", port, a->path);
+    buf_printf(&r->url, "http://%s:%u%s", a->host, port, a->path);
     http_add_header(r, "X-Empty", "");
     return 0;
 }
@@ -446,6 +477,7 @@ static struct ask *new_ask(const char *path)
 {
     struct ask *a = calloc(1, sizeof *a);
     http_request_init(&a->http, &hooks);
+    a->host = "127.0.0.1";
     a->path = path;
     a->http.method = "GET";
     a->http.what = path;
@@ -952,6 +984,42 @@ static void test_dead_connection(void)
     drop(a);
 }
 
+/* All at once, each over a connection of its own. */
+static bool visit_many(void)
+{
+    enum { REQUESTS = 64 };
+    struct ask *asks[REQUESTS];
+    forget_hits();
+    for (int i = 0; i < REQUESTS; i++) {
+        asks[i] = into_dest("/slow");
+        asks[i]->host = "many.test";
+        asks[i]->http.once = true;
+        submit(asks[i]);
+    }
+    bool all = true;
+    for (int i = 0; i < REQUESTS; i++) {
+        wait_for(asks[i]);
+        all = all && arrived(asks[i], 0);
+        drop(asks[i]);
+    }
+    return all && atomic_load(&connections) == REQUESTS;
+}
+
+static void test_addresses(void)
+{
+    CHECK(visit_many(), "a name can be visited many times at once");
+    unsigned before = atomic_load(&lookups), all = 0, most = 0;
+    for (int i = 0; i < ADDRESSES; i++)
+        atomic_store(&visits[i], 0);
+    CHECK(visit_many() && atomic_load(&lookups) == before, "and again without another look-up");
+    for (int i = 0; i < ADDRESSES; i++) {
+        unsigned n = atomic_load(&visits[i]);
+        all += n;
+        most = n > most ? n : most;
+    }
+    CHECK(most < all * 7 / 8, "its connections do not all go to one of its addresses");
+}
+
 static void test_empty_body(void)
 {
     struct ask *a = new_ask("/whole");
@@ -1056,7 +1124,7 @@ int main(void)
     unsetenv("ALL_PROXY");
     for (size_t i = 0; i < sizeof body; i++)
         body[i] = (char)(i * 31 + i / 251);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_addr.s_addr = htonl(INADDR_ANY);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 128) ||
         getsockname(listener, (struct sockaddr *)&at, &len))
@@ -1082,6 +1150,7 @@ int main(void)
     test_later();
     test_resubmit();
     test_dead_connection();
+    test_addresses();
     test_empty_body();
     test_cancel();
     test_pool_free();
