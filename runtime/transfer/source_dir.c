@@ -77,7 +77,8 @@ static int read_part(const struct source_dir *s, int fd, struct part *p, struct 
     struct stat st;
     if (transfer_part_begin(p, err))
         return -1;
-    if (!p->file->streamed || fstat(fd, &st) || !sparse_is(&st))
+    bool holes = p->file->streamed && fstat(fd, &st) == 0 && sparse_is(&st);
+    if (!holes || (uint64_t)st.st_size < end) /* what is beyond its end is no hole */
         return read_stretch(s, fd, p, end, err);
     while (sparse_next_data(fd, p->offset + p->taken, end, &from, &until)) {
         uint64_t hole = from - (p->offset + p->taken);
@@ -85,7 +86,9 @@ static int read_part(const struct source_dir *s, int fd, struct part *p, struct 
         if (transfer_part_skip(p, (size_t)hole, err) || read_stretch(s, fd, p, until, err))
             return -1;
     }
-    return transfer_part_skip(p, p->len - p->taken, err);
+    size_t hole = p->len - p->taken;
+    atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
+    return transfer_part_skip(p, hole, err);
 }
 
 static enum op fetch(struct source *self, struct part *p, struct nc_err *err)
