@@ -25,6 +25,12 @@ static bool skip_stored(struct file *f)
     return f->next < f->parts;
 }
 
+/* Its file may turn out to be none while it is on its way. */
+static bool is_direct(const struct part *p)
+{
+    return !p->data;
+}
+
 /* ---- choosing what to fetch ---- */
 
 /* How the bytes of a file will go, which is known once it begins. */
@@ -66,7 +72,7 @@ static struct file *next_file(struct transfer *t)
         t->again = f->next_file;
         return f;
     }
-    if (t->next_waiting == t->count || t->begun_count >= BEGUN_FILES_MOST)
+    if (t->next_waiting == t->admitted || t->begun_count >= BEGUN_FILES_MOST)
         return NULL;
     f = t->waiting[t->next_waiting];
     t->waiting[t->next_waiting++] = NULL;
@@ -175,7 +181,7 @@ static struct part *claim(struct transfer *t)
 static struct part *next_ready(struct transfer *t)
 {
     struct part *p = t->ready;
-    unsigned most = p && p->file->direct ? slots(t) : share(t);
+    unsigned most = p && is_direct(p) ? slots(t) : share(t);
     if (!p || (t->storing >= most && !t->sink->local))
         return NULL;
     t->ready = p->next;
@@ -243,13 +249,12 @@ static void begin_chore(struct transfer *t, struct file *f)
 static void begin_store(struct transfer *t, struct part *p)
 {
     struct nc_err err;
-    bool direct = p->file->direct;
     p->storing = true;
     t->storing += part_weight(p);
     op_begun(t, p->file);
     if (t->sink->local)
         state_unlock(t);
-    enum op op = direct ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
+    enum op op = is_direct(p) ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
     if (t->sink->local)
         state_lock(t);
     if (op != OP_BEGUN)
@@ -347,7 +352,7 @@ static bool step(struct transfer *t, bool hand)
     if (t->source->local && !hand)
         return false;
     p = claim(t);
-    if (p && p->file->direct)
+    if (p && is_direct(p))
         fate_ready(t, p);
     else if (p)
         begin_fetch(t, p);
@@ -361,7 +366,7 @@ static bool hands_wanted(const struct transfer *t)
         return false;
     return (t->sink->local && (t->chores.first || t->ready)) ||
            (t->finishes.first && !t->finishing) || t->rereads.first ||
-           (t->source->local && (t->opened || t->again || t->next_waiting < t->count));
+           (t->source->local && (t->opened || t->again || t->next_waiting < t->admitted));
 }
 
 static bool all_over(const struct transfer *t)
@@ -542,7 +547,7 @@ static void part_stored(struct transfer *t, struct part *p, const char *etag,
         return;
     }
     p->stored = true;
-    f->moved += f->direct ? p->len : 0;
+    f->moved += is_direct(p) ? p->len : 0;
     memcpy(f->etags[p->index], etag, strlen(etag) + 1);
     f->stored++;
     t->bytes_done += p->len;

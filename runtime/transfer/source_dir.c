@@ -51,7 +51,8 @@ static int read_part(const struct source_dir *s, struct local_file *local, struc
     uint64_t end = p->offset + p->len, from, until;
     if (transfer_part_begin(p, err))
         return -1;
-    if (!p->file->streamed || !sparse_is(&local->first))
+    bool holes = p->file->streamed && sparse_is(&local->first);
+    if (!holes || (uint64_t)local->first.st_size < end) /* what is beyond its end is no hole */
         return read_stretch(s, local, p, end, err);
     while (sparse_next_data(local->fd, p->offset + p->taken, end, &from, &until)) {
         size_t hole = (size_t)(from - (p->offset + p->taken));
@@ -59,7 +60,9 @@ static int read_part(const struct source_dir *s, struct local_file *local, struc
         if (transfer_part_skip(p, hole, err) || read_stretch(s, local, p, until, err))
             return -1;
     }
-    return transfer_part_skip(p, p->len - p->taken, err);
+    size_t hole = p->len - p->taken;
+    atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
+    return transfer_part_skip(p, hole, err);
 }
 
 static enum op fetch(struct source *self, struct part *p, struct nc_err *err)

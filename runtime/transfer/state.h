@@ -51,6 +51,7 @@ struct transfer {
     struct climb climb;    /* how many slots there are */
     struct file **waiting; /* not begun yet, from next_waiting to count */
     size_t next_waiting, count, room;
+    size_t admitted;    /* up to here they may begin; the caller is still at the others */
     struct file *begun; /* begun and not ended; doubly linked */
     unsigned begun_count;
     struct file *again; /* to be fetched once more */
