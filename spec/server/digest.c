@@ -4,6 +4,7 @@
 
 #include <openssl/evp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -138,6 +139,14 @@ void digest_hex(struct digest *d, char *hex)
     unsigned char md[DIGEST_MAX] = {0};
     size_t n = digest_end(d, md);
     text_hex(hex, md, n);
+}
+
+void digest_etag(struct digest *d, char out[DIGEST_ETAG])
+{
+    char hex[2 * DIGEST_MAX + 1];
+    const char *kind = d->kind == DIGEST_XXH3 ? "-xxh3" : "";
+    digest_hex(d, hex);
+    snprintf(out, DIGEST_ETAG, "%.32s%s", hex, kind);
 }
 
 void digest_free(struct digest *d)
