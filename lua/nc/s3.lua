@@ -299,7 +299,7 @@ local function paged(what, ask)
 end
 
 --- Objects below a prefix in the order of their keys: { key, size, etag, modified }. With a
---- delimiter, what lies behind it is one { prefix } each, after the page's objects.
+--- delimiter, what lies behind it is one { prefix } each, before the page's objects.
 ---@param options { delimiter: string?, start_after: string? }?
 ---@return fun(): table?
 function Bucket:list(prefix, options)
@@ -315,9 +315,10 @@ function Bucket:list(prefix, options)
         end
         local res = self:ask("GET", "", { query = query, max_body = PAGE_MAX })
         local page = parsed(what, xml.listing(res.body))
-        local items = page.objects
-        for _, p in ipairs(page.prefixes) do items[#items + 1] = { prefix = p } end
-        return items, page.next_token
+        if #page.prefixes == 0 then return page.objects, page.next_token end
+        local items = {}
+        for i, p in ipairs(page.prefixes) do items[i] = { prefix = p } end
+        return table.move(page.objects, 1, #page.objects, #items + 1, items), page.next_token
     end)
 end
 
