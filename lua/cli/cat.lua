@@ -2,6 +2,7 @@
 
 local command = require "cli.command"
 local errors  = require "nc.errors"
+local output  = require "cli.output"
 local s3      = require "nc.s3"
 local shared  = require "cli.stores"
 local stores  = require "nc.stores"
@@ -9,9 +10,9 @@ local streams = require "nc.streams"
 
 local params, flags = shared.options { "endpoint", "profile", "region" }
 
-local function cat_object(p, a, write)
+local function cat_object(p, a)
     local bucket <close> = s3.bucket(a.bucket, shared.reach(p))
-    if streams.download(bucket, a.key, write) then return end
+    if streams.download(bucket, a.key, output.write) then return end
     error(errors.new {
         code = "NotFound",
         message = ("%s: there is no such object; `ncrun ls %s` shows what is there"):format(
@@ -19,7 +20,7 @@ local function cat_object(p, a, write)
     }, 0)
 end
 
-local function cat_file(path, write)
+local function cat_file(path)
     local file <close>, why, code = io.open(path, "rb")
     if not file then
         error(errors.new { code = code == 2 and "NotFound" or "EACCES", message = "read " .. why }, 0)
@@ -28,7 +29,7 @@ local function cat_file(path, write)
         local text, bad = file:read(1 << 20)
         if bad then error(errors.new { code = "EIO", message = ("read %s: %s"):format(path, bad) }, 0) end
         if not text then return end
-        write(text)
+        output.write(text)
     end
 end
 
@@ -46,15 +47,14 @@ read at a time; one that is replaced meanwhile is an error.
     flags = flags,
     run = function(p, operands)
         if #operands == 0 then cat:misuse "wants an object" end
-        local write = streams.to_fd(1)
         for _, address in ipairs(operands) do
             local a = stores.parse(address)
             if a.path then
-                cat_file(a.path, write)
+                cat_file(a.path)
             elseif a.key == "" then
                 cat:misuse(address .. " names no object")
             else
-                cat_object(p, a, write)
+                cat_object(p, a)
             end
         end
         return 0

@@ -1,7 +1,7 @@
 --- A command that takes operands and name=value options, and the flags that people type for them.
 --
 --     return command {
---         name = "cat", operands = "s3://... [...]", summary = "...", text = [[...]],
+--         name = "cat", operands = "s3://... [...]", summary = "...", text = "...",
 --         params = { ... }, flags = { ["-q"] = "quiet=yes", ["--region"] = "region" },
 --         run = function(p, operands) ... end,
 --     }
@@ -65,12 +65,15 @@ local function translate(self, word, following)
     return stands_for .. "=" .. following, true
 end
 
--- Sorts words into options and operands. "name=value" is an option where name is one; what could be
--- neither is refused, with a hint for a file of such a name.
+-- Sorts words into options, operands, and the options that may come several times.
 local function sort_words(self, words)
     local options, operands, many = {}, {}, {}
     local function add(word)
         local name, value = word:match "^([%a_][%w_]*)=(.*)$"
+        if not self.params[name] and name ~= "log" then
+            error(errors.usage("%s: %s; a file of that name is written ./%s", self.name,
+                errors.unknown("option", name, sorted_keys(self.params)), word), 0)
+        end
         local is_many = false
         for _, m in ipairs(self.many or {}) do is_many = is_many or m == name end
         if is_many then many[#many + 1] = { name = name, value = value } else options[#options + 1] = word end

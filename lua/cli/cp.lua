@@ -34,7 +34,7 @@ end
 
 local function to_stdout(p, from)
     local bucket <close>, key = open_object(p, from)
-    if not streams.download(bucket, key, streams.to_fd(1)) then
+    if not streams.download(bucket, key, output.write) then
         error(errors.new { code = "NotFound", message = bucket:url(key) .. ": there is no such object" }, 0)
     end
 end

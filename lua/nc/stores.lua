@@ -190,7 +190,11 @@ function FolderStore:read(path, most)
     local file <close>, why, code = io.open(self:url(path), "rb")
     if not file and code == 2 then return nil end
     if not file then error(errors.new { code = "EACCES", message = "read " .. why }, 0) end
-    return file:read(most)
+    if file:seek "end" > most then
+        error(errors.new { code = "LongBody", message = ("read %s: longer than %d bytes"):format(self:url(path), most) }, 0)
+    end
+    file:seek "set"
+    return file:read "a"
 end
 
 function FolderStore:remove(paths)

@@ -67,7 +67,7 @@ local function fetch(bucket, key, object, first)
     local ok, body = pcall(bucket.get, bucket, key, {
         range = { first, last }, if_match = object.etag, max_body = RANGE,
     })
-    if not ok then error(errors.is(body, "PreconditionFailed") and changed(bucket, key) or body, 0) end
+    if not ok then error(errors.is(body) and body.status == 412 and changed(bucket, key) or body, 0) end
     if not body or #body ~= last - first + 1 then error(changed(bucket, key), 0) end
     return body
 end

@@ -119,6 +119,12 @@ static int l_columns(lua_State *L)
 
 /* ---- streams ---- */
 
+static const char *stream_name(int fd)
+{
+    static const char *const names[] = {"stdin", "stdout", "stderr"};
+    return fd >= 0 && fd <= 2 ? names[fd] : "a stream";
+}
+
 /* sys.read(fd, most) -> what is there now of up to `most` bytes, "" at the end. Waits where nothing
  * is: loop.watch tells when it will not. */
 static int l_read(lua_State *L)
@@ -132,7 +138,7 @@ static int l_read(lua_State *L)
         n = read(fd, data, most);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return raise_errno(L, errno, "read", "from a stream");
+        return raise_errno(L, errno, "read from", stream_name(fd));
     luaL_pushresultsize(&b, (size_t)n);
     return 1;
 }
@@ -151,7 +157,7 @@ static int l_write(lua_State *L)
         if (n < 0 && errno == EAGAIN)
             break;
         if (n < 0 && errno != EINTR)
-            return raise_errno(L, errno, "write", "to a stream");
+            return raise_errno(L, errno, "write to", stream_name(fd));
         at += n > 0 ? (size_t)n : 0;
     }
     lua_pushinteger(L, (lua_Integer)at + 1);

@@ -220,7 +220,7 @@ describe("cp", function()
         local dir = places.tree { ["d/f"] = "1" }
         for _, case in ipairs {
             { "unknown option", "cp", "--sse", dir, places.url(server) },
-            { "unknown parameter", "cp", "paralel=3", dir, places.url(server) },
+            { "did you mean \"parallel\"", "cp", "paralel=3", dir, places.url(server) },
             { "wants a value", "cp", dir, places.url(server), "--endpoint-url" },
             { "is a folder: add -r", "cp", dir, places.url(server) },
             { "wants FROM and TO", "cp", dir },
