@@ -13,7 +13,8 @@ local transfers = require "cli.transfers"
 
 local params, flags = shared.options { "recursive", table.unpack(transfers.OPTIONS) }
 params.overwrite = {
-    "yes", "what is there already: copied anew, kept, or copied where it has changed", choices = { "yes", "no", "changed" },
+    "yes", "what is there already: copied anew, kept, or copied where it has changed",
+    choices = { "yes", "no", "changed" },
 }
 flags["--no-overwrite"] = "overwrite=no"
 

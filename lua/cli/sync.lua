@@ -2,6 +2,8 @@
 
 local command   = require "cli.command"
 local shared    = require "cli.stores"
+local stores    = require "nc.stores"
+local sys       = require "nc.core.sys"
 local transfers = require "cli.transfers"
 
 local params, flags = shared.options(transfers.OPTIONS)
@@ -33,6 +35,11 @@ What exclude= leaves out is neither copied nor removed.]],
     many = { "exclude", "include" },
     run = function(p, operands)
         if #operands ~= 2 then sync:misuse "wants FROM and TO" end
+        for _, address in ipairs(operands) do
+            local path = stores.parse(address).path
+            local st = path and sys.stat(path)
+            if st and st.type ~= "directory" then sync:misuse(address .. " is no folder: cp copies one file") end
+        end
         transfers.check(p)
         transfers.tree(p, operands[1], operands[2], { label = "sync", overwrite = "changed", delete = p.delete })
         return 0

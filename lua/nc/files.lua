@@ -91,7 +91,7 @@ end
 -- the folder again, since its name comes from the object's.
 local function through_folder(o, from, name, to, other)
     sys.mkdir(to.root)
-    local folder = ("%s.%s.part"):format(to:url(other), text.sha256(from:url(name)):sub(1, 8))
+    local folder = ("%s.%s.copy"):format(to:url(other), text.sha256(from:url(name)):sub(1, 8))
     local between <close> = stores.open(folder)
     local report
     do

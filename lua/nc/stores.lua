@@ -123,9 +123,9 @@ function FolderStore:url(path)
     return self.location .. path
 end
 
--- What a copy that has not ended keeps beside the file it makes.
-local function is_unfinished(name)
-    return name:find "%.%x%x%x%x%x%x%x%x%.parts?$" ~= nil
+-- What a copy that has not ended keeps beside the file it makes (runtime/transfer, nc.files).
+local function is_unfinished(path)
+    return path:find "%.%x%x%x%x%x%x%x%x%.parts?$" ~= nil or path:find "%.%x%x%x%x%x%x%x%x%.copy/" ~= nil
 end
 
 -- Calls visit(path, size, mtime or identity or what it is) until it returns something, going into
@@ -191,7 +191,9 @@ function FolderStore:read(path, most)
     if not file and code == 2 then return nil end
     if not file then error(errors.new { code = "EACCES", message = "read " .. why }, 0) end
     if file:seek "end" > most then
-        error(errors.new { code = "LongBody", message = ("read %s: longer than %d bytes"):format(self:url(path), most) }, 0)
+        error(errors.new {
+            code = "LongBody", message = ("read %s: longer than %d bytes"):format(self:url(path), most),
+        }, 0)
     end
     file:seek "set"
     return file:read "a"

@@ -26,6 +26,14 @@ for _, server in ipairs(helper.servers()) do
             assert.are.equal(places.aws(server, "ls"), (places.ncrun(server, "ls")))
         end)
 
+        it("may be written as for aws, with the endpoint in front", function()
+            local env = helper.env(server.env, { AWS_ENDPOINT_URL = "http://127.0.0.1:9" })
+            local code, out, err = helper.ncrun({ "--endpoint-url", server.env.AWS_ENDPOINT_URL, "--region=us-east-1",
+                "s3", "ls", places.url(server, "t/d/e") }, { env = env })
+            assert.are.equal(0, code, err)
+            assert.are.equal("                           PRE e/\n", out)
+        end)
+
         it("ends with 3 where nothing matches, and with another code where the bucket is missing", function()
             local code, out, err = places.try(server, "ls", places.url(server, "t/none"))
             assert.are.same({ 3, "" }, { code, out })

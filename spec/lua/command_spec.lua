@@ -62,7 +62,8 @@ describe("patterns", function()
     it("decide in their order, the last one that matches", function()
         assert.is_nil(shared.wanted {})
         local wanted = shared.wanted {
-            { name = "exclude", value = "*" }, { name = "include", value = "*.txt" }, { name = "exclude", value = "a/*" },
+            { name = "exclude", value = "*" }, { name = "include", value = "*.txt" },
+            { name = "exclude", value = "a/*" },
         }
         assert.is_true(wanted "b/c.txt")
         assert.is_false(wanted "a/c.txt")
