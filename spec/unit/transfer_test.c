@@ -292,7 +292,7 @@ static struct {
     pthread_cond_t changed;
     struct event *events; /* by time */
     bool over;
-    uint64_t random;
+    uint64_t random, choices;
     struct thing things[MOST_FILES];
     unsigned count;
     bool source_local, sink_local, sink_digests, streamed, syncs, copies, hashes_all, grows;
@@ -309,13 +309,25 @@ static struct {
     sem_t end;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static uint64_t draw(uint64_t below)
+static uint64_t draw_from(uint64_t *state, uint64_t below)
 {
-    w.random += 0x9e3779b97f4a7c15u;
-    uint64_t z = w.random;
+    *state += 0x9e3779b97f4a7c15u;
+    uint64_t z = *state;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return (z ^ (z >> 31)) % below;
+}
+
+/* For what happens on the way, with the lock. */
+static uint64_t draw(uint64_t below)
+{
+    return draw_from(&w.random, below);
+}
+
+/* For what a round is, the same at each run of it; the caller's thread. */
+static uint64_t choose(uint64_t below)
+{
+    return draw_from(&w.choices, below);
 }
 
 static void lock(void)
@@ -1045,11 +1057,11 @@ static void ended(void *arg)
 static void continue_file(struct file *f, struct thing *g)
 {
     struct nc_err err;
-    bool all = draw(3) == 0;
+    bool all = choose(3) == 0;
     hold(ORDER, transfer_continue(f, "earlier", &err) == 0, "transfer_continue");
     for (uint32_t i = 0; i < f->parts; i++) {
         size_t len = (size_t)plan_part_len(f->size, f->part_size, i);
-        if (!all && draw(2))
+        if (!all && choose(2))
             continue;
         hold(ORDER, transfer_has_part(f, i, "\"old\"") == 0, "transfer_has_part");
         hold(ORDER, transfer_has_part(f, i, "\"old\"") != 0, "a part is given twice");
@@ -1066,13 +1078,13 @@ static void continue_file(struct file *f, struct thing *g)
 
 static void choose_plan(struct thing *g, bool job_ends)
 {
-    g->plan = w.some_fail && draw(3) == 0 ? (enum plan)draw(PLANS) : WELL;
-    if (job_ends && draw(6) == 0)
+    g->plan = w.some_fail && choose(3) == 0 ? (enum plan)choose(PLANS) : WELL;
+    if (job_ends && choose(6) == 0)
         g->plan = ENDS_JOB;
-    g->bad_part = (uint32_t)draw(g->parts);
-    g->where = (enum where)draw(w.syncs ? IN_SETTLE + 1 : IN_SYNC);
-    g->in_write = draw(2);
-    g->wrong_for = 1 + (unsigned)draw(PART_TRIES - 1);
+    g->bad_part = (uint32_t)choose(g->parts);
+    g->where = (enum where)choose(w.syncs ? IN_SETTLE + 1 : IN_SYNC);
+    g->in_write = choose(2);
+    g->wrong_for = 1 + (unsigned)choose(PART_TRIES - 1);
     bool can_be_wrong =
         g->known != BY_NOTHING && plan_part_len(kinds[g->kind].size, PART_SIZE, g->bad_part);
     if ((g->plan == WRONG_ONCE || g->plan == WRONG_ALWAYS) && !can_be_wrong)
@@ -1086,8 +1098,8 @@ static void choose_finds(struct thing *g)
 {
     bool no_part_fails = g->plan == WELL || g->plan == OPEN_ONCE || g->plan == OPEN_NEVER ||
                          g->plan == FINISH_ONCE || g->plan == FINISH_ALWAYS;
-    g->clones = no_part_fails && draw(6) == 0;
-    g->earlier = g->clones || draw(3) ? 0 : (unsigned)draw(1u << g->parts);
+    g->clones = no_part_fails && choose(6) == 0;
+    g->earlier = g->clones || choose(3) ? 0 : (unsigned)choose(1u << g->parts);
     if (!no_part_fails)
         g->earlier &= ~(1u << g->bad_part);
 }
@@ -1098,13 +1110,13 @@ static void add_thing(struct transfer *t, unsigned kind, bool job_ends)
     struct thing *g = &w.things[w.count];
     const struct kind *k = &kinds[kind];
     char path[32];
-    *g = (struct thing){.kind = kind, .known = (enum known)draw(4)};
+    *g = (struct thing){.kind = kind, .known = (enum known)choose(4)};
     g->parts = plan_parts(k->size, PART_SIZE);
     g->streamed = w.streamed && k->size > MIB;
     choose_plan(g, job_ends);
     g->data = calloc(1, k->size + 1);
     snprintf(path, sizeof path, "f%u", w.count);
-    bool sha256 = g->known == BY_SHA256 || (g->known == BY_PARTS && draw(2));
+    bool sha256 = g->known == BY_SHA256 || (g->known == BY_PARTS && choose(2));
     struct transfer_file wanted = {.path = path,
                                    .size = k->size,
                                    .sha256 = sha256 ? k->sha256 : NULL,
@@ -1114,7 +1126,7 @@ static void add_thing(struct transfer *t, unsigned kind, bool job_ends)
     for (uint32_t i = 0; g->known == BY_PARTS && i < g->parts; i++)
         transfer_expect(f, i, k->xxh3[i], &err);
     hold(BLOCKS, f->streamed == g->streamed, "%s of %llu bytes", path, (unsigned long long)f->size);
-    if (draw(4) == 0)
+    if (choose(4) == 0)
         continue_file(f, g);
     else if (g->streamed)
         choose_finds(g);
@@ -1123,9 +1135,9 @@ static void add_thing(struct transfer *t, unsigned kind, bool job_ends)
 static void add_things(struct transfer *t, unsigned small, unsigned large, bool job_ends)
 {
     while (small--)
-        add_thing(t, (unsigned)draw(SMALL), job_ends);
+        add_thing(t, (unsigned)choose(SMALL), job_ends);
     while (large--)
-        add_thing(t, SMALL + (unsigned)draw(LARGE), job_ends);
+        add_thing(t, SMALL + (unsigned)choose(LARGE), job_ends);
 }
 
 static void let_go(void)
@@ -1237,7 +1249,7 @@ static void wait_for_end(void)
 static void make_world(uint64_t seed)
 {
     seed_now = seed;
-    w.random = seed * 7919;
+    w.random = w.choices = seed * 7919;
     w.count = 0;
     w.source_local = seed % 4 & 1;
     w.sink_local = seed % 4 & 2;
@@ -1247,18 +1259,18 @@ static void make_world(uint64_t seed)
     w.held = w.freed = 0;
     w.freeing = false;
     atomic_store(&w.ended, 0);
-    w.some_fail = draw(3) != 0;
-    w.streamed = w.sink_local && draw(3) != 0;
-    w.syncs = w.sink_local && draw(2);
-    w.copies = draw(3) == 0;
-    w.copies_left = draw(2) ? (int)draw(20) : 1000;
-    w.hashes_all = draw(3) == 0;
-    w.grows = draw(3) == 0;
-    w.shared_reason = draw(2) ? "AccessDenied" : "ENOSPC";
-    w.parallel = 2 + (unsigned)draw(10);
+    w.some_fail = choose(3) != 0;
+    w.streamed = w.sink_local && choose(3) != 0;
+    w.syncs = w.sink_local && choose(2);
+    w.copies = choose(3) == 0;
+    w.copies_left = choose(2) ? (int)choose(20) : 1000;
+    w.hashes_all = choose(3) == 0;
+    w.grows = choose(3) == 0;
+    w.shared_reason = choose(2) ? "AccessDenied" : "ENOSPC";
+    w.parallel = 2 + (unsigned)choose(10);
     /* The least that goes, or more: a buffer for the largest part. */
-    w.memory = w.streamed ? MIB + draw(4) * BLOCK : (5 + draw(5) * 4) * MIB;
-    w.slow_us = 1 + (unsigned)draw(400);
+    w.memory = w.streamed ? MIB + choose(4) * BLOCK : (5 + choose(5) * 4) * MIB;
+    w.slow_us = 1 + (unsigned)choose(400);
 }
 
 static struct transfer *new_transfer(void)
@@ -1283,9 +1295,9 @@ static struct transfer *new_transfer(void)
 /* Files come in while others are on their way, or have ended. */
 static void grow(struct transfer *t, bool job_ends)
 {
-    for (unsigned times = (unsigned)draw(4); times--;) {
-        add_things(t, (unsigned)draw(4), (unsigned)draw(2), job_ends);
-        useconds_t after = (useconds_t)draw(1000);
+    for (unsigned times = (unsigned)choose(4); times--;) {
+        add_things(t, (unsigned)choose(4), (unsigned)choose(2), job_ends);
+        useconds_t after = (useconds_t)choose(1000);
         usleep(after / 2);
         let_go();
         transfer_go_on(t);
@@ -1316,15 +1328,15 @@ enum way { TO_THE_END, CANCEL, FREE };
 static void run_round(uint64_t seed)
 {
     make_world(seed);
-    bool job_ends = draw(4) == 0;
-    enum way way = draw(3) ? TO_THE_END : draw(2) ? CANCEL : FREE;
-    useconds_t after = (useconds_t)draw(8000);
-    bool all_there = way == TO_THE_END || draw(2);
+    bool job_ends = choose(4) == 0;
+    enum way way = choose(3) ? TO_THE_END : choose(2) ? CANCEL : FREE;
+    useconds_t after = (useconds_t)choose(8000);
+    bool all_there = way == TO_THE_END || choose(2);
     if (way == FREE) /* or the disk may be full at any time until then */
         w.shared_reason = "AccessDenied";
     struct transfer *t = new_transfer();
 
-    add_things(t, (unsigned)draw(16), (unsigned)draw(4), job_ends);
+    add_things(t, (unsigned)choose(16), (unsigned)choose(4), job_ends);
     let_go();
     transfer_start(t);
     if (w.grows)
