@@ -117,6 +117,13 @@ static bool slot_free(struct transfer *t)
     return false;
 }
 
+/* Claimed for a direct copy. Its file may have turned to buffers since, when another of its parts
+ * could not be copied; this one has none. */
+static bool is_direct(const struct part *p)
+{
+    return !p->data;
+}
+
 static void link_part(struct transfer *t, struct part *p)
 {
     p->live_next = t->live;
@@ -152,7 +159,7 @@ static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 static struct part *claim(struct transfer *t)
 {
     if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part) ||
-        (t->ready && t->ready->file->direct)) /* they have no fetch that would bound them */
+        (t->ready && is_direct(t->ready))) /* they have no fetch that would bound them */
         return NULL;
     struct file *f = next_turn(t);
     if (!f || !skip_stored(f))
@@ -171,7 +178,7 @@ static struct part *claim(struct transfer *t)
 static struct part *next_ready(struct transfer *t)
 {
     struct part *p = t->ready;
-    unsigned most = p && p->file->direct ? slots(t) : slots(t) / 2;
+    unsigned most = p && is_direct(p) ? slots(t) : slots(t) / 2;
     if (!p || (t->storing >= most && !t->sink->local))
         return NULL;
     t->ready = p->next;
@@ -238,7 +245,7 @@ static void begin_chore(struct transfer *t, struct file *f)
 static void begin_store(struct transfer *t, struct part *p)
 {
     struct nc_err err;
-    bool direct = p->file->direct;
+    bool direct = is_direct(p);
     p->storing = true;
     t->storing += part_weight(p);
     op_begun(t, p->file);
@@ -342,7 +349,7 @@ static bool step(struct transfer *t, bool hand)
     if (t->source->local && !hand)
         return false;
     p = claim(t);
-    if (p && p->file->direct)
+    if (p && is_direct(p))
         fate_ready(t, p);
     else if (p)
         begin_fetch(t, p);
@@ -537,7 +544,7 @@ static void part_stored(struct transfer *t, struct part *p, const char *etag,
         return;
     }
     p->stored = true;
-    f->moved += f->direct ? p->len : 0;
+    f->moved += is_direct(p) ? p->len : 0;
     memcpy(f->etags[p->index], etag, strlen(etag) + 1);
     f->stored++;
     t->bytes_done += p->len;
