@@ -76,27 +76,29 @@ static const char *source_folder(lua_State *L, int index)
     return kind && strcmp(kind, "dir") == 0 ? bind_string(L, index, "root") : NULL;
 }
 
-/* The bucket sink of the table at `table`, which may copy from the source at `source`. */
+/* The bucket that the table at `table` describes. source: where on the stack the source's is. */
 static struct sink *make_sink_s3(lua_State *L, int owner, int table, int source)
 {
-    struct s3_client *from = NULL;
-    const char *from_prefix = NULL, *kind = bind_string(L, source, "kind");
     const char *prefix = bind_need_string(L, table, "prefix");
+    struct s3_client *from = NULL;
     lua_getfield(L, table, "client");
     struct s3_client *to = bind_check_s3(L, lua_gettop(L));
     lua_pushvalue(L, -1);
     lua_setiuservalue(L, owner, 2);
-    if (strcmp(kind, "s3") == 0) {
+    if (strcmp(bind_need_string(L, source, "kind"), "s3") == 0) {
         lua_getfield(L, source, "client");
         from = bind_check_s3(L, lua_gettop(L));
-        from_prefix = bind_string(L, source, "prefix");
     }
-    if (from && !s3_client_same_service(from, to))
-        from = NULL;
-    return sink_s3_new(to, prefix, from, from_prefix);
+    struct sink *s = sink_s3_new(to, prefix, source_folder(L, source));
+    if (s && from && s3_client_same_service(from, to) &&
+        sink_s3_copies_from(s, from, bind_need_string(L, source, "prefix"))) {
+        s->free(s);
+        s = NULL;
+    }
+    return s;
 }
 
-/* source: where on the stack the table of the source is; it has been read already. */
+/* source: where on the stack the source's table is, which has been made use of already. */
 static struct sink *make_sink(lua_State *L, int owner, int source)
 {
     static const char *const kinds[] = {"s3", "dir", "none", NULL};

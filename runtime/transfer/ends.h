@@ -22,12 +22,13 @@ struct source *source_dir_new(const char *root);
 
 /* Objects below prefix. A file of one part is one PUT; any other is a multipart upload, which is
  * continued where file->upload_id is set. An object's expected digest goes into its metadata as
- * x-amz-meta-sha256. Uploads are aborted only when their file has failed for good. from,
- * from_prefix: where the files come from, if that is a bucket of the same service with the same
- * keys, so that the server may copy by itself (metadata included) what nobody wants hashed; else
- * NULL. */
-struct sink *sink_s3_new(struct s3_client *client, const char *prefix, struct s3_client *from,
-                         const char *from_prefix);
+ * x-amz-meta-sha256. Uploads are aborted only when their file has failed for good. from: the
+ * source's folder, where that is one, so that large files are read as they are sent; else NULL. */
+struct sink *sink_s3_new(struct s3_client *client, const char *prefix, const char *from);
+
+/* Makes that sink copy inside the server what nobody wants hashed, metadata included: the files
+ * come from a bucket of the same service (s3_client_same_service). -1 only without memory. */
+int sink_s3_copies_from(struct sink *sink, struct s3_client *from, const char *prefix);
 
 /* Files below a directory: each is NAME.<8 hex digits>.part until it is whole and on the disk, with
  * a journal beside it where the file has a version and several parts (disk/temp_file.h). `root` is

@@ -38,6 +38,7 @@ static int take_turn(struct part *p)
 
 int transfer_part_begin(struct part *p, struct nc_err *err)
 {
+    p->rewrites |= p->taken > 0;
     p->taken = p->held = 0;
     if (xxh3_init(&p->own) || (p->file->transfer->sink->digests && sha256_init(&p->sent)) ||
         take_turn(p))
@@ -74,7 +75,7 @@ static int write_block(struct part *p, struct nc_err *err)
         return 0;
     digest(p, p->data, held);
     p->held = 0;
-    return sink->write(sink, p, p->taken - held, p->data, held, err);
+    return sink->write ? sink->write(sink, p, p->taken - held, p->data, held, err) : 0;
 }
 
 int transfer_part_took(struct part *p, size_t n, struct nc_err *err)
@@ -108,7 +109,8 @@ int transfer_part_skip(struct part *p, size_t n, struct nc_err *err)
 {
     static const char zeros[64 * 1024];
     for (size_t step; n; n -= step) {
-        if (!p->file->streamed || p->held) { /* into the buffer, up to the end of a block */
+        /* Into the buffer, up to the end of a block; or over what an attempt before this wrote. */
+        if (!p->file->streamed || p->held || p->rewrites) {
             char *to = transfer_part_room(p, &step);
             step = step < n ? step : n;
             memset(to, 0, step);

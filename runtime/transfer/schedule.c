@@ -25,6 +25,12 @@ static bool skip_stored(struct file *f)
     return f->next < f->parts;
 }
 
+/* Its file may turn out to be none while it is on its way. */
+static bool is_direct(const struct part *p)
+{
+    return !p->data;
+}
+
 /* ---- choosing what to fetch ---- */
 
 /* How the bytes of a file will go, which is known once it begins. */
@@ -66,7 +72,7 @@ static struct file *next_file(struct transfer *t)
         t->again = f->next_file;
         return f;
     }
-    if (t->next_waiting == t->count || t->begun_count >= BEGUN_FILES_MOST)
+    if (t->next_waiting == t->admitted || t->begun_count >= BEGUN_FILES_MOST)
         return NULL;
     f = t->waiting[t->next_waiting];
     t->waiting[t->next_waiting++] = NULL;
@@ -108,20 +114,18 @@ static unsigned slots(const struct transfer *t)
     return t->climb.level * WHOLE;
 }
 
+/* Between two servers each direction has its half. */
+static unsigned share(const struct transfer *t)
+{
+    return t->source->local || t->sink->local ? slots(t) : slots(t) / 2;
+}
+
 static bool slot_free(struct transfer *t)
 {
-    unsigned most = t->sink->local ? slots(t) : slots(t) / 2;
-    if (t->fetching < most)
+    if (t->fetching < share(t) && t->ready_weight < slots(t))
         return true;
     climb_full(&t->climb);
     return false;
-}
-
-/* Claimed for a direct copy. Its file may have turned to buffers since, when another of its parts
- * could not be copied; this one has none. */
-static bool is_direct(const struct part *p)
-{
-    return !p->data;
 }
 
 static void link_part(struct transfer *t, struct part *p)
@@ -158,8 +162,7 @@ static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 
 static struct part *claim(struct transfer *t)
 {
-    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part) ||
-        (t->ready && is_direct(t->ready))) /* they have no fetch that would bound them */
+    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
         return NULL;
     struct file *f = next_turn(t);
     if (!f || !skip_stored(f))
@@ -178,12 +181,13 @@ static struct part *claim(struct transfer *t)
 static struct part *next_ready(struct transfer *t)
 {
     struct part *p = t->ready;
-    unsigned most = p && is_direct(p) ? slots(t) : slots(t) / 2;
+    unsigned most = p && is_direct(p) ? slots(t) : share(t);
     if (!p || (t->storing >= most && !t->sink->local))
         return NULL;
     t->ready = p->next;
     if (!t->ready)
         t->ready_end = &t->ready;
+    t->ready_weight -= part_weight(p);
     return p;
 }
 
@@ -245,13 +249,12 @@ static void begin_chore(struct transfer *t, struct file *f)
 static void begin_store(struct transfer *t, struct part *p)
 {
     struct nc_err err;
-    bool direct = is_direct(p);
     p->storing = true;
     t->storing += part_weight(p);
     op_begun(t, p->file);
     if (t->sink->local)
         state_unlock(t);
-    enum op op = direct ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
+    enum op op = is_direct(p) ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
     if (t->sink->local)
         state_lock(t);
     if (op != OP_BEGUN)
@@ -363,7 +366,7 @@ static bool hands_wanted(const struct transfer *t)
         return false;
     return (t->sink->local && (t->chores.first || t->ready)) ||
            (t->finishes.first && !t->finishing) || t->rereads.first ||
-           (t->source->local && (t->opened || t->again || t->next_waiting < t->count));
+           (t->source->local && (t->opened || t->again || t->next_waiting < t->admitted));
 }
 
 static bool all_over(const struct transfer *t)

@@ -28,8 +28,11 @@ struct sink_dir {
 
 struct dir_file {
     struct temp_file temp;
-    int from;   /* the source's file, to copy from in the kernel; or -1 */
-    char *head; /* of the journal; NULL: another run could not tell what this is */
+    int from;                /* the source's file, to copy from in the kernel; or -1 */
+    struct stat source;      /* as it was when from was opened */
+    char *head;              /* of the journal; NULL: another run could not tell what this is */
+    bool journaled;          /* there is one, of an earlier run or of this */
+    pthread_mutex_t writing; /* it: parts are stored by several hands */
     struct writeback_span *spans; /* of each part, where it is streamed */
 };
 
@@ -98,8 +101,11 @@ static void look_at_part(void *arg, uint32_t index, const char *xxh3)
 static bool goes_on(struct file *f, const struct temp_file *temp)
 {
     struct earlier e = {f, temp->fd, malloc(BLOCK), {0}};
+    struct stat st;
     size_t len;
-    char *text = f->version ? temp_file_journal(temp, &len) : NULL;
+    /* Of another length: it was not on the disk yet when all was lost. */
+    bool sized = fstat(temp->fd, &st) == 0 && (uint64_t)st.st_size == f->size;
+    char *text = f->version && sized ? temp_file_journal(temp, &len) : NULL;
     bool same = text && e.block &&
                 part_journal_read(text, len, f->size, f->part_size, f->version, f->parts,
                                   look_at_part, &e) == 0;
@@ -120,6 +126,7 @@ static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const 
         if (!found)
             temp_file_close(&d->temp, false);
     }
+    d->journaled = found;
     return found;
 }
 
@@ -128,8 +135,7 @@ static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const 
 static int make_room(const struct sink_dir *s, const struct file *f, const struct dir_file *d,
                      struct nc_err *err)
 {
-    struct stat st;
-    bool sparse = d->from >= 0 && fstat(d->from, &st) == 0 && sparse_is(&st);
+    bool sparse = d->from >= 0 && sparse_is(&d->source);
     int rc = s->writeback.in_memory || sparse ? ftruncate(d->temp.fd, (off_t)f->size)
                                               : fallocate(d->temp.fd, 0, 0, (off_t)f->size);
     if (rc && (errno == EOPNOTSUPP || errno == ENOSYS))
@@ -144,9 +150,7 @@ static int make_room(const struct sink_dir *s, const struct file *f, const struc
  * and nothing can go wrong on the way. */
 static bool reflink(struct file *f, const struct dir_file *d)
 {
-    struct stat st;
-    if (d->from < 0 || fstat(d->from, &st) || (uint64_t)st.st_size != f->size ||
-        ioctl(d->temp.fd, FICLONE, d->from))
+    if (d->from < 0 || ioctl(d->temp.fd, FICLONE, d->from))
         return false;
     transfer_cloned(f);
     return true;
@@ -165,12 +169,17 @@ static int open_temp(struct sink_dir *s, struct file *f, struct dir_file *d, str
     return make_room(s, f, d, err);
 }
 
+/* One that is not as it was listed comes by way of us, who tell what is wrong. */
 static void open_source(const struct sink_dir *s, const struct file *f, struct dir_file *d)
 {
     char *path = s->from ? path_below(s->from, f) : NULL;
     if (path)
         d->from = open(path, O_RDONLY | O_CLOEXEC);
     free(path);
+    if (d->from >= 0 && (fstat(d->from, &d->source) || (uint64_t)d->source.st_size != f->size)) {
+        close(d->from);
+        d->from = -1;
+    }
 }
 
 static char *journal_head(const struct file *f)
@@ -193,6 +202,7 @@ static int prepare(struct sink_dir *s, struct file *f, struct nc_err *err)
     f->sink_data = d;
     d->temp = (struct temp_file){.fd = -1, .journal = -1};
     d->from = -1;
+    pthread_mutex_init(&d->writing, NULL);
     d->head = journal_head(f);
     if (f->streamed && !(d->spans = calloc(f->parts, sizeof d->spans[0])))
         return no_memory(f, err);
@@ -228,7 +238,7 @@ static int pwrite_all(const struct dir_file *d, const char *data, size_t len, ui
 /* What is hashed after its turn is read again. */
 static bool is_read_again(const struct part *p)
 {
-    return p->file->hashes && !p->in_turn;
+    return p->file->hashes && !p->in_turn && !p->hashed;
 }
 
 static int write_block(struct sink *self, struct part *p, size_t at, const char *data, size_t len,
@@ -263,7 +273,11 @@ static int note_part(const struct part *p, struct nc_err *err)
     if (!d->head)
         return 0;
     size_t len = part_journal_line(line, p->index, p->file->digests[p->index]);
-    return temp_file_note(&d->temp, d->head, line, len, err);
+    pthread_mutex_lock(&d->writing);
+    int rc = temp_file_note(&d->temp, d->head, line, len, err);
+    d->journaled |= rc == 0;
+    pthread_mutex_unlock(&d->writing);
+    return rc;
 }
 
 static enum op store(struct sink *self, struct part *p, struct nc_err *err)
@@ -313,12 +327,21 @@ static int copy_stretch(struct sink_dir *s, const struct part *p, uint64_t from,
     return rc;
 }
 
+static bool is_changed(const struct dir_file *d)
+{
+    const struct stat *a = &d->source;
+    struct stat b;
+    return fstat(d->from, &b) || a->st_size != b.st_size || a->st_mtim.tv_sec != b.st_mtim.tv_sec ||
+           a->st_mtim.tv_nsec != b.st_mtim.tv_nsec;
+}
+
 static enum op copy(struct sink *self, struct part *p, struct nc_err *err)
 {
     struct sink_dir *s = (struct sink_dir *)self;
     const struct dir_file *d = p->file->sink_data;
     uint64_t at = p->offset, end = p->offset + p->len, from, until;
     if (d->from < 0) {
+        errno = 0;
         cant_copy(p->file, err);
         return OP_FAILED;
     }
@@ -326,6 +349,11 @@ static enum op copy(struct sink *self, struct part *p, struct nc_err *err)
         if (copy_stretch(s, p, from, until, err))
             return OP_FAILED;
         at = until;
+    }
+    if (is_changed(d)) {
+        nc_err_set(err, "Changed", "%s/%s: it was changed while it was copied", s->from,
+                   p->file->path);
+        return OP_FAILED;
     }
     atomic_fetch_add(transfer_bytes_in(p->file->transfer), p->len);
     atomic_fetch_add(transfer_bytes_out(p->file->transfer), p->len);
@@ -390,7 +418,8 @@ static void forget(struct sink *self, struct file *f, bool keep)
         writeback_drop(&s->writeback, &d->spans[i]);
     if (d->from >= 0)
         close(d->from);
-    temp_file_close(&d->temp, keep && d->head && d->temp.journal >= 0);
+    temp_file_close(&d->temp, keep && d->journaled);
+    pthread_mutex_destroy(&d->writing);
     free(d->spans);
     free(d->head);
     free(d);

@@ -25,6 +25,7 @@ struct s3_file *sink_s3_file(struct file *f)
     struct s3_file *d = f->sink_data;
     if (!d && (d = calloc(1, sizeof *d))) {
         d->file = f;
+        local_file_init(&d->local);
         buf_init(&d->body, 2 * SINK_S3_ANSWER_MAX);
         f->sink_data = d;
     }
@@ -110,6 +111,24 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 
 /* ---- parts ---- */
 
+/* The next bytes of the body, from the file itself. */
+static int give(struct http_request *r, size_t offset, char *out, size_t len)
+{
+    const struct s3_part_op *op = (struct s3_part_op *)(void *)r;
+    const struct part *p = op->part;
+    struct s3_file *d = p->file->sink_data;
+    return local_file_read(&d->local, op->sink->from, p->file, p->offset + offset, out, len,
+                           &r->err);
+}
+
+static int read_back(struct sink *self, struct file *f, uint64_t offset, char *data, size_t len,
+                     struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    struct s3_file *d = f->sink_data;
+    return local_file_read(&d->local, s->from, f, offset, data, len, err);
+}
+
 static void stored(struct s3_request *r)
 {
     struct s3_part_op *op = r->owner;
@@ -121,16 +140,19 @@ static void stored(struct s3_request *r)
         nc_err_set(&err, "BadAnswer", "%s: the server's answer has no ETag", r->what);
         failed = true;
     }
+    if (!failed && part->file->streamed)
+        failed = local_file_check(&((struct s3_file *)part->file->sink_data)->local, part->file,
+                                  &err) != 0;
     transfer_note(part->file->transfer, &r->http);
     transfer_part_stored(part, etag, failed ? &err : NULL);
 }
 
 struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct nc_err *err)
 {
-    const struct file *f = part->file;
+    struct file *f = part->file;
     struct s3_part_op *op = calloc(1, sizeof *op);
     struct buf key;
-    if (key_of(s, f, &key) || !op ||
+    if (key_of(s, f, &key) || !op || (f->streamed && !sink_s3_file(f)) ||
         s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
         buf_free(&key);
         free(op);
@@ -139,6 +161,7 @@ struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct 
     }
     buf_free(&key);
     part->op = op;
+    op->sink = s;
     op->part = part;
     op->request.owner = op;
     op->request.http.has_body = true;
@@ -153,9 +176,8 @@ struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct 
 
 static enum op store(struct sink *self, struct part *part, struct nc_err *err)
 {
-    struct sink_s3 *s = (struct sink_s3 *)self;
     struct file *f = part->file;
-    struct s3_part_op *op = sink_s3_part_op(s, part, err);
+    struct s3_part_op *op = sink_s3_part_op((struct sink_s3 *)self, part, err);
     if (!op)
         return OP_FAILED;
     struct s3_request *r = &op->request;
@@ -163,7 +185,10 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
         add_digest(r, f);
     r->done = stored;
     memcpy(r->payload_hash, part->sha256, sizeof part->sha256);
-    r->http.body = part->data;
+    if (f->streamed)
+        r->http.give = give;
+    else
+        r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.moved = transfer_bytes_out(f->transfer);
     transfer_bound(f->transfer, &r->http);
@@ -330,6 +355,7 @@ static void forget(struct sink *self, struct file *f, bool keep)
         s3_request_free(&d->source);
     if (atomic_load(&d->looking))
         s3_request_free(&d->look);
+    local_file_free(&d->local);
     buf_free(&d->body);
     free(d);
     f->sink_data = NULL;
@@ -338,28 +364,31 @@ static void forget(struct sink *self, struct file *f, bool keep)
 static void free_sink(struct sink *self)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
-    free(s->from_prefix);
+    local_files_free(s->from);
+    free(s->copy_prefix);
     free(s->prefix);
     free(s);
 }
 
-struct sink *sink_s3_new(struct s3_client *client, const char *prefix, struct s3_client *from,
-                         const char *from_prefix)
+struct sink *sink_s3_new(struct s3_client *client, const char *prefix, const char *from)
 {
     struct sink_s3 *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     s->prefix = strdup(prefix);
-    s->from_prefix = from ? strdup(from_prefix) : NULL;
-    if (!s->prefix || (from && !s->from_prefix)) {
+    /* An MD5 of the body needs all of it at once. */
+    bool streamed = from && !client->content_md5;
+    s->from = streamed ? local_files_new(from) : NULL;
+    if (!s->prefix || (streamed && !s->from)) {
         free_sink(&s->base);
         return NULL;
     }
     s->base = (struct sink){
         .digests = !client->endpoint.tls,
+        .streamed = streamed,
+        .read = read_back,
         .open = open_file,
         .store = store,
-        .copy = from ? sink_s3_copy : NULL,
         .finish = finish,
         .leave = leave,
         .cancel = cancel,
@@ -368,6 +397,5 @@ struct sink *sink_s3_new(struct s3_client *client, const char *prefix, struct s3
         .free = free_sink,
     };
     s->client = client;
-    s->from = from;
     return &s->base;
 }

@@ -7,6 +7,7 @@
 #define NC_TRANSFER_SINK_S3_H
 
 #include "transfer/ends.h"
+#include "transfer/local_file.h"
 
 enum {
     SINK_S3_STALL_MS = 300 * 1000, /* putting a large object together takes a server a while */
@@ -17,8 +18,9 @@ struct sink_s3 {
     struct sink base;
     struct s3_client *client;
     char *prefix;
-    struct s3_client *from; /* where objects can be copied from inside the server, or NULL */
-    char *from_prefix;
+    struct local_files *from;    /* what bodies are read from; NULL: the parts' buffers */
+    struct s3_client *copy_from; /* whose objects can be copied inside the server, or NULL */
+    char *copy_prefix;
 };
 
 /* One file's own requests: create, complete and abort, one at a time, begun under the transfer's
@@ -31,13 +33,15 @@ struct s3_file {
     atomic_bool looking; /* look is under way */
     atomic_bool asking;  /* source is, and request only comes after it */
     struct file *file;
+    struct local_file local; /* of a streamed one */
     struct buf body;
     struct nc_err why; /* of the Complete */
     char source_etag[80];
 };
 
 struct s3_part_op {
-    struct s3_request request;
+    struct s3_request request; /* first: hooks get back to us through it */
+    struct sink_s3 *sink;
     struct part *part;
     char etag[80]; /* of a copied one */
 };
@@ -46,8 +50,6 @@ struct s3_file *sink_s3_file(struct file *f); /* NULL without memory */
 /* A request about the part's object: of an upload, where it has several parts. */
 struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct nc_err *err);
 
-/* Copies part inside the server: struct sink's copy. */
-enum op sink_s3_copy(struct sink *self, struct part *part, struct nc_err *err);
 /* Looks at the object that file is copied from, to be sure that it still is the one, and then sends
  * the file's request, where one is ready; ends with transfer_file_ended unless that request does.
  */

@@ -99,7 +99,7 @@ static void asked(struct s3_request *r)
 static int key_of_source(const struct sink_s3 *s, const struct file *f, struct buf *key)
 {
     buf_init(key, 4096);
-    buf_puts(key, s->from_prefix);
+    buf_puts(key, s->copy_prefix);
     return buf_puts(key, f->path);
 }
 
@@ -110,7 +110,7 @@ enum op sink_s3_ask_source(struct sink_s3 *s, struct file *f, struct nc_err *err
     if (d && d->source_in_use)
         s3_request_free(&d->source);
     if (!d || key_of_source(s, f, &key) ||
-        s3_request_init(&d->source, s->from, "HEAD", buf_str(&key), err)) {
+        s3_request_init(&d->source, s->copy_from, "HEAD", buf_str(&key), err)) {
         nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
         return OP_FAILED;
     }
@@ -197,7 +197,7 @@ static void add_source(const struct sink_s3 *s, struct s3_request *r, const stru
     key_of_source(s, f, &key);
     buf_init(&encoded, URL_MAX);
     buf_putc(&encoded, '/');
-    url_encode(&encoded, s->from->bucket, strlen(s->from->bucket), false);
+    url_encode(&encoded, s->copy_from->bucket, strlen(s->copy_from->bucket), false);
     buf_putc(&encoded, '/');
     url_encode(&encoded, buf_str(&key), key.len, true);
     s3_request_header(r, "x-amz-copy-source", buf_str(&encoded));
@@ -213,7 +213,7 @@ static void add_source(const struct sink_s3 *s, struct s3_request *r, const stru
     s3_request_header(r, "x-amz-copy-if-match", etag); /* as Ceph calls it */
 }
 
-enum op sink_s3_copy(struct sink *self, struct part *part, struct nc_err *err)
+static enum op copy(struct sink *self, struct part *part, struct nc_err *err)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
     struct s3_part_op *op = sink_s3_part_op(s, part, err);
@@ -229,4 +229,14 @@ enum op sink_s3_copy(struct sink *self, struct part *part, struct nc_err *err)
     r->http.stall_ms = SINK_S3_STALL_MS;
     s3_submit(transfer_pool(part->file->transfer), r);
     return OP_BEGUN;
+}
+
+int sink_s3_copies_from(struct sink *sink, struct s3_client *from, const char *prefix)
+{
+    struct sink_s3 *s = (struct sink_s3 *)sink;
+    if (!(s->copy_prefix = strdup(prefix)))
+        return -1;
+    s->copy_from = from;
+    s->base.copy = copy;
+    return 0;
 }

@@ -51,6 +51,7 @@ struct transfer {
     struct climb climb;    /* how many slots there are */
     struct file **waiting; /* not begun yet, from next_waiting to count */
     size_t next_waiting, count, room;
+    size_t admitted;    /* up to here they may begin; the caller is still at the others */
     struct file *begun; /* begun and not ended; doubly linked */
     unsigned begun_count;
     struct file *again; /* to be fetched once more */
@@ -64,6 +65,7 @@ struct transfer {
     struct file_queue over;          /* ended, not yet taken by the caller */
     struct file *taken;              /* the last that was */
     struct part *ready, **ready_end; /* to be stored */
+    unsigned ready_weight;
     struct part *live;
     unsigned fetching, storing; /* in sixteenths of a slot */
     unsigned busy;              /* operations begun and not ended */

@@ -154,6 +154,19 @@ static char *copy_of(const char *text, bool *failed)
     return copy;
 }
 
+static bool is_streamed(const struct transfer *t, uint64_t size, uint64_t part_size)
+{
+    return t->sink->streamed && (size > part_size || size > KEPT_MOST);
+}
+
+/* Bytes of buffer that its largest part needs. */
+static uint64_t largest_need(const struct transfer *t, uint64_t size, uint64_t part_size)
+{
+    if (is_streamed(t, size, part_size))
+        return BLOCK;
+    return size < part_size ? size : part_size;
+}
+
 static struct file *new_file(const struct transfer *t, const struct transfer_file *wanted,
                              uint64_t part_size)
 {
@@ -164,7 +177,7 @@ static struct file *new_file(const struct transfer *t, const struct transfer_fil
     f->size = wanted->size;
     f->part_size = part_size;
     f->parts = plan_parts(wanted->size, part_size);
-    f->streamed = t->sink->streamed && (f->parts > 1 || f->size > KEPT_MOST);
+    f->streamed = is_streamed(t, f->size, part_size);
     f->path = copy_of(wanted->path, &failed);
     f->version = copy_of(wanted->version, &failed);
     f->etag = copy_of(wanted->etag, &failed);
@@ -188,6 +201,7 @@ static int grow_waiting(struct transfer *t)
 {
     if (t->next_waiting > t->count / 2) {
         t->count -= t->next_waiting;
+        t->admitted -= t->next_waiting;
         memmove(t->waiting, t->waiting + t->next_waiting, t->count * sizeof t->waiting[0]);
         t->next_waiting = 0;
     }
@@ -210,10 +224,10 @@ static int plan_file(const struct transfer *t, const struct transfer_file *wante
         struct nc_err why = *err;
         return nc_err_set(err, why.code, "%s: %s", wanted->path, why.message);
     }
-    uint64_t largest = wanted->size < *part_size ? wanted->size : *part_size;
-    if (!t->sink->streamed && largest > t->buffers.budget)
+    uint64_t largest = largest_need(t, wanted->size, *part_size);
+    if (largest > t->buffers.budget)
         return nc_err_set(err, "Usage",
-                          "%s: a part of %" PRIu64
+                          "%s: a buffer of %" PRIu64
                           " bytes does not fit the memory budget of %" PRIu64
                           " bytes; raise memory= or lower part_size=",
                           wanted->path, largest, t->buffers.budget);
@@ -238,9 +252,7 @@ struct file *transfer_add(struct transfer *t, const struct transfer_file *wanted
         t->waiting[t->count++] = f;
         t->files_total++;
         t->bytes_total += f->size;
-        uint64_t largest = f->size < part_size ? f->size : part_size;
-        if (f->streamed)
-            largest = BLOCK;
+        uint64_t largest = largest_need(t, f->size, part_size);
         if (largest > t->largest_part)
             t->largest_part = (size_t)largest;
     }
@@ -278,7 +290,9 @@ int transfer_has_part(struct file *f, uint32_t index, const char *etag)
     memcpy(f->etags[index], etag, strlen(etag) + 1);
     f->stored++;
     f->continued = true;
+    pthread_mutex_lock(&f->transfer->lock);
     f->transfer->bytes_done += plan_part_len(f->size, f->part_size, index);
+    pthread_mutex_unlock(&f->transfer->lock);
     return 0;
 }
 
@@ -296,6 +310,7 @@ void transfer_start(struct transfer *t)
     /* Large ones first: a large file begun last would be all that is left at the end. */
     if (t->count)
         qsort(t->waiting, t->count, sizeof t->waiting[0], by_size);
+    t->admitted = t->count;
     t->started = true;
     t->moved_ms = clock_ms();
     if ((t->source->local || t->sink->local) && (t->count || t->growing))
@@ -306,12 +321,14 @@ void transfer_start(struct transfer *t)
 void transfer_go_on(struct transfer *t)
 {
     schedule_enter(t);
+    t->admitted = t->count;
     schedule_leave(t);
 }
 
 void transfer_no_more(struct transfer *t)
 {
     schedule_enter(t);
+    t->admitted = t->count;
     t->growing = false;
     schedule_leave(t);
 }
@@ -394,12 +411,13 @@ void transfer_bound(struct transfer *t, struct http_request *r)
         r->attempts_max = PART_ATTEMPTS;
     r->give_up_ms = PART_GIVE_UP_MS;
     r->stall_ms = t->stall_ms;
+    r->cut_late = r->take != NULL;
 }
 
 void transfer_note(struct transfer *t, const struct http_request *r)
 {
-    if (r->attempts > 1)
-        atomic_fetch_add(&t->retries, r->attempts - 1);
+    if (r->attempts + r->late_cuts > 1)
+        atomic_fetch_add(&t->retries, r->attempts + r->late_cuts - 1);
     if (r->refusals)
         atomic_fetch_add(&t->refusals, r->refusals);
 }

@@ -5,7 +5,8 @@
  * a part's bytes depends on the sink:
  *
  *   kept      in a buffer as long as the part, hashed there, then stored (a bucket; small files)
- *   streamed  written block by block as they come, hashed on the way (a folder)
+ *   streamed  hashed block by block as they come, and written by the sink (a folder); or, from a
+ *             folder to a bucket, read once to be hashed and once more when they are sent
  *   direct    moved by the sink itself (on the server, by the kernel): no byte passes here
  *
  * A part whose digest is known beforehand is compared with it and fetched again alone where it is
@@ -116,6 +117,7 @@ struct part {
     size_t held;                  /* ... and lie in the block */
     char sha256[SHA256_HEX_SIZE]; /* of these bytes, where the sink asks for it; else "" */
     bool in_turn;                 /* goes into the file's digests as it comes */
+    bool rewrites;                /* an attempt before this one has left bytes in the sink */
     uint8_t tries;
     bool fetching, fetched, hashed, storing, stored;
     struct xxh3 own;
@@ -152,17 +154,18 @@ struct source {
 };
 
 struct sink {
-    bool local;    /* also: all slots may fetch, since storing needs no network */
-    bool digests;  /* store needs part->sha256 */
-    bool streamed; /* it takes blocks of files that are not small; these need an open first */
-    /* Prepare for file's parts; ends with transfer_file_ended. A local sink may find parts of an
-     * earlier run here (transfer_keep_part). */
+    bool local;   /* also: all slots may fetch, since storing needs no network */
+    bool digests; /* store needs part->sha256 */
+    bool
+        streamed; /* local: it takes blocks of files that are not small; these need an open first */
+    /* Prepare for file's parts; ends with transfer_file_ended. A streamed file may be found to have
+     * parts of an earlier run here (transfer_keep_part). */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);
     /* Streamed: keep these bytes of the part, at `at` within it. Any thread, without the lock; must
-     * stand being called for the same bytes again. */
+     * stand being called for the same bytes again. NULL: store fetches them by itself. */
     int (*write)(struct sink *self, struct part *part, size_t at, const char *data, size_t len,
                  struct nc_err *err);
-    /* Streamed: give back stored bytes. Without the lock. */
+    /* Streamed: give back bytes of stored parts. Without the lock. */
     int (*read)(struct sink *self, struct file *file, uint64_t offset, char *data, size_t len,
                 struct nc_err *err);
     /* Keep part->data; streamed: all its bytes have been written and are right. Ends with
@@ -171,11 +174,12 @@ struct sink {
     /* Move the part without our reading it; NULL: never. Ends with transfer_part_stored; the code
      * "NoDirectCopy" means that it has to come by way of us. */
     enum op (*copy)(struct sink *self, struct part *part, struct nc_err *err);
-    /* Local, NULL: nothing to do. Before files are finished: their bytes are safe on the disk. */
+    /* Local; this and settle: both, or NULL: nothing to do. Before files are finished: their bytes
+     * are safe on the disk. */
     int (*sync)(struct sink *self, struct file *const *files, size_t n, struct nc_err *err);
     /* Make the file whole under its name; ends with transfer_file_ended. */
     enum op (*finish)(struct sink *self, struct file *file, struct nc_err *err);
-    /* Local, NULL: nothing to do. After files were finished: their names are safe as well. */
+    /* After files were finished: their names are safe as well. */
     int (*settle)(struct sink *self, struct file *const *files, size_t n, struct nc_err *err);
     /* Remove what was stored of it, as well as can be; ends with transfer_file_ended. */
     enum op (*leave)(struct sink *self, struct file *file, struct nc_err *err);
@@ -223,10 +227,12 @@ struct transfer_file {
 };
 
 /* Before the start, or where the transfer grows, until transfer_no_more; what was added after the
- * start begins with the next transfer_go_on, and until then the file is borrowed. */
+ * start begins with the next transfer_go_on or transfer_no_more, and until then the file is
+ * borrowed. */
 struct file *transfer_add(struct transfer *t, const struct transfer_file *wanted,
                           struct nc_err *err);
-/* Before the start: file is continued under upload_id; its stored parts have these ETags. */
+/* Right after transfer_add: file is continued under upload_id; its stored parts have these ETags.
+ */
 int transfer_continue(struct file *file, const char *upload_id, struct nc_err *err);
 int transfer_has_part(struct file *file, uint32_t index, const char *etag);
 /* Right after transfer_add: the digest that part `index` must have. All parts, or none. */
@@ -266,7 +272,8 @@ int transfer_part_skip(struct part *part, size_t n, struct nc_err *err);
 void transfer_part_fetched(struct part *part, const struct nc_err *err);
 void transfer_part_stored(struct part *part, const char *etag, const struct nc_err *err);
 void transfer_file_ended(struct file *file, const struct nc_err *err);
-/* For a local sink in its open: an earlier run has stored this part, with this digest. */
+/* For a sink in its open of a streamed file: an earlier run has stored this part, with this digest.
+ */
 void transfer_keep_part(struct file *file, uint32_t index, const char *xxh3);
 /* Likewise: the sink has made the whole file out of the source's own blocks. */
 void transfer_cloned(struct file *file);
