@@ -336,13 +336,11 @@ static struct MHD_Response *response_by_file(struct request *r)
 static struct MHD_Response *response_by_source(struct request *r)
 {
     const struct source *s = r->reply.source;
-    bool one_file = s->fd >= 0 || (s->extents.n == 1 && s->extents.v[0].blob->fd >= 0);
-    bool on_disk = s->fd < 0 && s->extents.n == 1 && !s->extents.v[0].blob->bytes;
-    struct MHD_Response *m = NULL;
-    if ((one_file && !r->srv->opt.tls_cert) || on_disk)
+    const struct blob *only = s->extents.n == 1 ? s->extents.v[0].blob : NULL;
+    bool one_file = s->fd >= 0 || (only && (only->fd >= 0 || !only->bytes));
+    if (one_file && !r->srv->opt.tls_cert)
         return response_by_file(r);
-    if (s->fd < 0)
-        m = response_by_memory(r);
+    struct MHD_Response *m = s->fd < 0 ? response_by_memory(r) : NULL;
     return m ? m : response_by_reader(r);
 }
 
