@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <inttypes.h>
 #include <libxml/parser.h>
 #include <openssl/rand.h>
 #include <signal.h>
@@ -34,6 +35,21 @@ static int add_faults(struct server *s, struct nc_err *err)
     return 0;
 }
 
+/* For what has to be shown of very long listings. */
+static void add_keys(struct server *s)
+{
+    static const struct store_condition none;
+    char key[32];
+    for (uint64_t i = 0; i < s->opt.keys; i++) {
+        snprintf(key, sizeof key, "many/%07" PRIu64, i);
+        struct object *o = object_new(key);
+        snprintf(o->etag, sizeof o->etag, "d41d8cd98f00b204e9800998ecf8427e"); /* MD5 of nothing */
+        o->mtime = server_now(s);
+        if (store_put(&s->store, s->opt.bucket, o, &none) != STORE_OK)
+            object_unref(o);
+    }
+}
+
 static int server_init(struct server *s, struct nc_err *err)
 {
     const struct options *o = &s->opt;
@@ -55,6 +71,7 @@ static int server_init(struct server *s, struct nc_err *err)
     if (rc || add_faults(s, err))
         return -1;
     store_bucket_create(&s->store, o->bucket, server_now(s));
+    add_keys(s);
     return 0;
 }
 

@@ -26,6 +26,8 @@ static const struct option {
     {"port", SIZE, offsetof(struct options, port), "of S3, hub and admin; 0 takes a free one (0)"},
     {"cdn_port", SIZE, offsetof(struct options, cdn_port), "of the hub's CDN (0)"},
     {"bucket", TEXT, offsetof(struct options, bucket), "made at start (ncdev)"},
+    {"keys", SIZE, offsetof(struct options, keys),
+     "N  empty objects in it from the start: many/0000000, many/0000001, ... (0)"},
     {"region", TEXT, offsetof(struct options, region), "(us-east-1)"},
     {"access_key", TEXT, offsetof(struct options, access_key), "(ncdev)"},
     {"secret_key", TEXT, offsetof(struct options, secret_key), "(ncdev-secret)"},

@@ -19,6 +19,7 @@ struct options {
     uint64_t port;      /* of S3, hub and admin; 0: any free one */
     uint64_t cdn_port;  /* of the hub's CDN; 0: any free one */
     const char *bucket; /* made at start */
+    uint64_t keys;      /* empty objects many/0000000, many/0000001, ... in it from the start */
     const char *region;
     const char *access_key;
     const char *secret_key;
