@@ -166,8 +166,9 @@ void blob_seal(struct blob *b)
         close(b->fd);
         b->fd = -1;
     } else if (b->fd >= 0 && !b->bytes) {
-        void *map = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-        b->bytes = map == MAP_FAILED ? NULL : map; /* without, it is read through fd */
+        b->bytes = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+        if (b->bytes == MAP_FAILED)
+            b->bytes = NULL; /* then it is read through fd */
     }
 }
 
