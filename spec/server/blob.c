@@ -116,7 +116,7 @@ struct blob *blob_create(struct blob_folder *f, uint64_t size)
     struct blob *b = f->keep && size > SMALL ? reuse(f, size) : NULL;
     if (b)
         return b;
-    b = text_alloc(sizeof *b);
+    b = str_alloc(sizeof *b);
     *b = (struct blob){.folder = f, .refs = 1, .id = atomic_fetch_add(&f->next, 1), .fd = -1};
     b->room = f->dir < 0 ? size : 0;
     if (f->dir < 0 && size <= SMALL) {
@@ -181,7 +181,7 @@ struct blob *blob_replayed(struct blob_folder *f, uint64_t id)
         atomic_fetch_add(&b->refs, 1);
         return b;
     }
-    b = text_alloc(sizeof *b);
+    b = str_alloc(sizeof *b);
     *b = (struct blob){.folder = f, .refs = 1, .id = id, .fd = -1};
     omap_put(&f->ids, name, b);
     if (id >= f->next)
