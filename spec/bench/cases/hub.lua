@@ -44,9 +44,7 @@ local function against_peers(name, scheme)
         check = function(site) site:check_bucket(PREFIX) end,
 
         contestants = {
-            { name = "ncrun", command = function()
-                return { "build/ncrun", "recipes/stage-weights.lua", "model=" .. REPOSITORY }
-            end },
+            { name = "ncrun", command = function() return peers.ncrun_stage(REPOSITORY) end },
             { name = "rclone", command = function(site) return rclone(site) end },
             { name = "rclone, unchecked", command = function(site)
                 return rclone(site, "--s3-upload-cutoff", "5Gi", "--s3-disable-checksum")
@@ -82,8 +80,8 @@ local function against_halves(name, what, limited, gate)
         check = function() end, -- one half leaves nothing to look at; each fails where its files do
 
         contestants = {
-            { name = WHOLE, command = function(site) return peers.ncrun("hub:" .. REPOSITORY, site:url(PREFIX)) end },
-            { name = DOWN, command = function() return peers.ncrun("hub:" .. REPOSITORY, "none") end },
+            { name = WHOLE, command = function(site) return peers.engine("hub:" .. REPOSITORY, site:url(PREFIX)) end },
+            { name = DOWN, command = function() return peers.engine("hub:" .. REPOSITORY, "none") end },
             { name = UP, command = function(site) return peers.ncrun(site.input, site:url(PREFIX)) end },
         },
         gates = { gate },
@@ -104,7 +102,7 @@ local function to_directory(name, scheme)
         check = function(site, bytes) site:check_folder(folder(site), bytes) end,
 
         contestants = {
-            { name = "ncrun", command = function(site) return peers.ncrun("hub:" .. REPOSITORY, folder(site)) end },
+            { name = "ncrun", command = function(site) return peers.engine("hub:" .. REPOSITORY, folder(site)) end },
             { name = "16 curl, sync", command = function(site)
                 return peers.synced(folder(site), peers.curl_hub(site, REPOSITORY, folder(site)))
             end },
