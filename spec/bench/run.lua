@@ -203,21 +203,17 @@ local function table_of_gates(benchmarks)
     return #lines > 2 and table.concat(lines, "\n") .. "\n" or nil
 end
 
-local function first_line(argv)
-    return proc.capture(argv).stdout:match "[^\n]*"
-end
-
 local function machine()
     local cpus, model = 0, "unknown"
     for name in read_file("/proc/cpuinfo"):gmatch "model name%s*: ([^\n]*)" do
         cpus, model = cpus + 1, name
     end
     local clients = json.array {}
-    for _, program in ipairs { "curl", "rclone", "aws", "s3cmd", "cp", "rsync" } do
-        clients[#clients + 1] = first_line { program, program == "rclone" and "version" or "--version" }
-    end
+    local said = proc.capture { "sh", "-c",
+        [[for p in curl rclone aws s3cmd cp rsync; do "$p" --version | head -n 1; done]] }
+    for line in said.stdout:gmatch "[^\n]+" do clients[#clients + 1] = line end
     return {
-        cpus = cpus, cpu = model, kernel = first_line { "uname", "-sr" },
+        cpus = cpus, cpu = model, kernel = proc.capture({ "uname", "-sr" }).stdout:match "[^\n]*",
         load = read_file("/proc/loadavg"):match "^%S+",
         clients = clients,
     }
