@@ -20,7 +20,7 @@ enum {
     TICK_MS = 500,  /* how often the stall clocks are read */
     AWAY_MS = 1000, /* a worker that is away from its connections for longer missed something */
     EXCUSED_MAX = 3,
-    CONNECTIONS_KEPT = 256,
+    LEAST_KEPT = 64, /* idle connections */
     RESOLUTIONS = 8, /* of a name, in each worker */
     MOST_THREADS = 64,
 };
@@ -37,7 +37,8 @@ struct worker {
     /* libcurl keeps one list of a name's addresses and begins each connection with the first of
      * them. With several such caches, each in an order of its own, connections spread. */
     CURLSH *names[RESOLUTIONS];
-    unsigned transfers;           /* made so far */
+    unsigned transfers; /* made so far: the most that were ever in flight */
+    unsigned kept;      /* connections that libcurl does not close when a request has ended */
     struct http_request *delayed; /* by start_after_ms */
     uint64_t ticked_ms;
     uint64_t turn_ms; /* since when it is away from poll */
@@ -95,6 +96,11 @@ static struct http_transfer *take_transfer(struct worker *w)
     if (t) {
         w->spare = t->next;
         return t;
+    }
+    /* Fewer, and what one request leaves is closed before the next can use it. */
+    if (w->transfers >= w->kept) {
+        w->kept = 2 * w->transfers < LEAST_KEPT ? LEAST_KEPT : 2 * w->transfers;
+        curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)w->kept);
     }
     t = malloc(sizeof *t);
     if (t && http_easy_init(t, w->names[w->transfers++ % RESOLUTIONS])) {
@@ -454,7 +460,6 @@ static int start_worker(struct http_pool *pool, unsigned i, struct nc_err *err)
         return nc_err_set(err, "EMFILE",
                           "starting the HTTP threads: too many open files: raise "
                           "ulimit -n");
-    curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
     for (unsigned k = 0; k < RESOLUTIONS; k++) {
         w->names[k] = curl_share_init();
         if (curl_share_setopt(w->names[k], CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS))

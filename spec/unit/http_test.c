@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -221,6 +222,10 @@ static bool silent_once(struct call *c)
     return c->nth > 1 ? whole(c) : silent(c);
 }
 
+/* Answers nobody before all guests are there. */
+static atomic_uint guests;
+static bool meet(struct call *c);
+
 static bool slow(struct call *c)
 {
     return trickle(c, 200);
@@ -299,6 +304,7 @@ static const struct route {
     {"/silent", silent, false},
     {"/too-slow", too_slow, false},
     {"/silent-once", silent_once, false},
+    {"/meet", meet, false},
     {"/slow", slow, false},
     {"/empty", empty, false},
     {"/busy-once", busy_once, false},
@@ -311,6 +317,22 @@ static const struct route {
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 static atomic_uint hits[ROUTES];
 static atomic_uint whole_bodies, other_bodies;
+
+static unsigned hits_of(const char *path)
+{
+    for (unsigned i = 0; i < ROUTES; i++) {
+        if (strcmp(routes[i].path, path) == 0)
+            return atomic_load(&hits[i]);
+    }
+    return 0;
+}
+
+static bool meet(struct call *c)
+{
+    while (hits_of("/meet") < atomic_load(&guests) && !atomic_load(&closing))
+        usleep(200 * 1000);
+    return whole(c);
+}
 
 static size_t read_head(int fd, char *head, size_t size)
 {
@@ -381,15 +403,6 @@ static void *serve(void *arg)
         pthread_create(&thread, NULL, converse, (void *)(intptr_t)fd);
         pthread_detach(thread);
     }
-}
-
-static unsigned hits_of(const char *path)
-{
-    for (unsigned i = 0; i < ROUTES; i++) {
-        if (strcmp(routes[i].path, path) == 0)
-            return atomic_load(&hits[i]);
-    }
-    return 0;
 }
 
 static void forget_hits(void)
@@ -1020,6 +1033,48 @@ static void test_addresses(void)
     CHECK(most < all * 7 / 8, "its connections do not all go to one of its addresses");
 }
 
+static bool crowd(struct ask **asks, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        submit(asks[i]);
+    bool all = true;
+    for (unsigned i = 0; i < n; i++) {
+        wait_for(asks[i]);
+        all = all && !asks[i]->http.failed;
+    }
+    return all;
+}
+
+static void test_crowd(void)
+{
+#ifdef __SANITIZE_THREAD__
+    enum { MOST = 200, SPARE_FILES = 200 }; /* both sides are far slower */
+#else
+    enum { MOST = 1000, SPARE_FILES = 200 };
+#endif
+    struct rlimit files;
+    struct ask *asks[MOST];
+    getrlimit(RLIMIT_NOFILE, &files); /* both ends of a connection are ours */
+    unsigned room = files.rlim_max > 2 * MOST + SPARE_FILES
+                        ? MOST
+                        : (unsigned)(files.rlim_max - SPARE_FILES) / 2;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    for (unsigned i = 0; i < room; i++) {
+        asks[i] = into_dest("/meet");
+        asks[i]->http.attempts_max = 5;
+    }
+    forget_hits();
+    atomic_store(&guests, room);
+    CHECK(crowd(asks, room), "so many requests are in flight at once");
+    unsigned made = atomic_load(&connections);
+    forget_hits();
+    CHECK(crowd(asks, room) && made + atomic_load(&connections) < room + room / 4,
+          "and leave their connections to those that come after them");
+    for (unsigned i = 0; i < room; i++)
+        drop(asks[i]);
+}
+
 static void test_empty_body(void)
 {
     struct ask *a = new_ask("/whole");
@@ -1126,7 +1181,7 @@ int main(void)
         body[i] = (char)(i * 31 + i / 251);
     at.sin_addr.s_addr = htonl(INADDR_ANY);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 128) ||
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 1024) ||
         getsockname(listener, (struct sockaddr *)&at, &len))
         return 1;
     port = ntohs(at.sin_port);
@@ -1151,6 +1206,7 @@ int main(void)
     test_resubmit();
     test_dead_connection();
     test_addresses();
+    test_crowd();
     test_empty_body();
     test_cancel();
     test_pool_free();
