@@ -231,6 +231,13 @@ static bool slow(struct call *c)
     return trickle(c, 200);
 }
 
+static bool large(struct call *c)
+{
+    say_length(c->fd, "200 OK", c->body_len ? 0 : LARGE);
+    say_body(c->fd, 0, c->body_len ? 0 : LARGE);
+    return true;
+}
+
 static bool empty(struct call *c)
 {
     say_length(c->fd, "200 OK", 0);
@@ -307,6 +314,7 @@ static const struct route {
     {"/meet", meet, false},
     {"/slow", slow, false},
     {"/empty", empty, false},
+    {"/large", large, false},
     {"/busy-once", busy_once, false},
     {"/broken", broken, false},
     {"/refused", refused, false},
@@ -554,6 +562,24 @@ static struct ask *in_pieces(const char *path)
     a->http.begun = begun;
     a->http.take = take;
     a->http.attempts_max = 3;
+    return a;
+}
+
+/* That is larger than there is room for in dest. */
+static int take_whole(struct http_request *r, const char *data, size_t len)
+{
+    struct ask *a = (struct ask *)r;
+    if (a->fails_at && a->taken + len >= a->fails_at)
+        return nc_err_set(&r->err, "ENOSPC", "no space");
+    a->taken += len;
+    return memcmp(data, body + a->taken - len, len) == 0 ? 0 : nc_err_set(&r->err, "Wrong", "no");
+}
+
+static struct ask *all_of_it(const char *path)
+{
+    struct ask *a = in_pieces(path);
+    a->http.take = take_whole;
+    a->http.dest_len = LARGE;
     return a;
 }
 
@@ -890,6 +916,56 @@ static void test_late(void)
     drop(patient);
 }
 
+/* So many bytes by several requests at so many a second; how long that took, in ms. */
+static uint64_t paced(struct ask *(*make)(const char *), size_t bytes, uint64_t rate, bool *right)
+{
+    enum { EACH = 4 };
+    struct pace pace;
+    struct ask *asks[EACH];
+    pace_init(&pace, rate);
+    forget_hits();
+    uint64_t began_ms = clock_ms();
+    for (int i = 0; i < EACH; i++) {
+        asks[i] = make(bytes == LARGE ? "/large" : "/whole");
+        asks[i]->http.pace = &pace;
+        asks[i]->http.stall_ms = 1000;
+        asks[i]->http.attempts_max = 1;
+        submit(asks[i]);
+    }
+    *right = true;
+    for (int i = 0; i < EACH; i++) {
+        wait_for(asks[i]);
+        if (asks[i]->http.failed)
+            printf("# %s\n", asks[i]->http.err.message);
+        *right = *right && !asks[i]->http.failed && asks[i]->moved == bytes;
+        drop(asks[i]);
+    }
+    return clock_ms() - began_ms;
+}
+
+static void test_pace(void)
+{
+    bool right = false;
+    uint64_t took = paced(all_of_it, LARGE, 8 * 1024 * 1024, &right);
+    CHECK(right && took >= 1300, "12 MiB come at 8 MiB a second in a second and a half");
+    CHECK(took < 10 * 1000, "and not much later");
+    took = paced(given, LARGE, 8 * 1024 * 1024, &right);
+    CHECK(right && atomic_load(&whole_bodies) == 4 && took >= 1300, "and go so");
+    CHECK(took < 10 * 1000, "nor do they go much later");
+    took = paced(in_pieces, BODY, 4000, &right);
+    CHECK(right && took >= 2900, "who waits his turn for longer than a stall takes is not cut");
+
+    struct pace pace;
+    pace_init(&pace, 1024 * 1024);
+    struct ask *a = all_of_it("/large");
+    a->http.pace = &pace;
+    a->fails_at = 200 * 1000;
+    run(a);
+    CHECK(failed(a, "ENOSPC") && a->http.attempts == 1 && a->took_ms < 2000,
+          "who can't take a piece when its turn has come has failed, too");
+    drop(a);
+}
+
 static void test_gate(void)
 {
     struct retry_gate gate = {0};
@@ -1199,6 +1275,7 @@ int main(void)
     test_stall();
     test_late_worker();
     test_late();
+    test_pace();
     test_gate();
     test_give_up();
     test_again();
