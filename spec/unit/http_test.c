@@ -35,7 +35,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
         return real(node, service, hints, out);
     atomic_fetch_add(&lookups, 1);
     for (int i = 1; i <= ADDRESSES; i++) {
-        char address[16];
+        char address[32];
         snprintf(address, sizeof address, "127.0.0.%d", i);
         int rc = real(address, service, hints, out);
         if (rc)
