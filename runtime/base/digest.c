@@ -38,6 +38,13 @@ static int start(void **ctx, EVP_MD *const *md)
     return -1;
 }
 
+static int copy(void **to, const void *from)
+{
+    if (!*to)
+        *to = EVP_MD_CTX_new();
+    return *to && EVP_MD_CTX_copy_ex(*to, from) == 1 ? 0 : -1;
+}
+
 int sha256_init(struct sha256 *h)
 {
     return start(&h->ctx, &md_sha256);
@@ -64,6 +71,11 @@ void sha256_free(struct sha256 *h)
 {
     EVP_MD_CTX_free(h->ctx);
     h->ctx = NULL;
+}
+
+int sha256_copy(struct sha256 *to, const struct sha256 *from)
+{
+    return copy(&to->ctx, from->ctx);
 }
 
 int sha256_hex(const void *data, size_t len, char out[SHA256_HEX_SIZE])
@@ -146,6 +158,11 @@ void gitblob_free(struct gitblob *h)
 {
     EVP_MD_CTX_free(h->ctx);
     h->ctx = NULL;
+}
+
+int gitblob_copy(struct gitblob *to, const struct gitblob *from)
+{
+    return copy(&to->ctx, from->ctx);
 }
 
 static void canonical_hex(XXH128_hash_t hash, char out[XXH3_HEX_SIZE])

@@ -25,6 +25,8 @@ void sha256_update(struct sha256 *h, const void *data, size_t len);
 void sha256_final(struct sha256 *h, unsigned char out[32]);
 void sha256_final_hex(struct sha256 *h, char out[SHA256_HEX_SIZE]);
 void sha256_free(struct sha256 *h); /* accepts a zeroed struct */
+/* to, zeroed or used before, goes on from where from stands. */
+int sha256_copy(struct sha256 *to, const struct sha256 *from);
 
 /* One shot. -1 only when memory ran out. */
 int sha256_hex(const void *data, size_t len, char out[SHA256_HEX_SIZE]);
@@ -50,6 +52,7 @@ int gitblob_init(struct gitblob *h, uint64_t size);
 void gitblob_update(struct gitblob *h, const void *data, size_t len);
 void gitblob_final_hex(struct gitblob *h, char out[SHA1_HEX_SIZE]);
 void gitblob_free(struct gitblob *h);
+int gitblob_copy(struct gitblob *to, const struct gitblob *from);
 
 /* XXH3-128 without a seed, in the canonical form that `xxhsum -H2` prints. Not cryptographic: it
  * finds bad parts, it does not prove good ones. */

@@ -25,7 +25,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
                            : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
     r->worker = w->index;
     r->next = NULL;
-    r->attempts = r->late_cuts = r->free_again = r->excused = 0;
+    r->attempts = r->refusals = r->late_cuts = r->free_again = r->excused = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);

@@ -99,6 +99,7 @@ struct http_request {
     bool failed;     /* err is filled */
     struct nc_err err;
     unsigned attempts;  /* attempts made */
+    unsigned refusals;  /* of these, answered with 503 or 429 */
     unsigned late_cuts; /* further ones, cut because their first byte was late */
 
     /* The pool's own. */

@@ -98,20 +98,28 @@ static void set_method(CURL *easy, const struct http_request *r)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
 }
 
-/* A transfer mostly does again what it did before, with another address: what stays is kept. */
-static void set_kind(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+static bool same_file(const char *a, const char *b)
 {
-    bool same_ca = ca_file && t->ca_file ? strcmp(ca_file, t->ca_file) == 0 : ca_file == t->ca_file;
-    if (t->method && same_ca && t->uploads == r->has_body && strcmp(t->method, r->method) == 0)
-        return;
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* A transfer mostly does again what it did before, with another address: what stays is kept. */
+static int set_kind(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+{
+    if (t->method && same_file(t->ca_file, ca_file) && t->uploads == r->has_body &&
+        strcmp(t->method, r->method) == 0)
+        return 0;
+    t->method = NULL;
+    free(t->ca_file);
+    t->ca_file = ca_file ? strdup(ca_file) : NULL;
     curl_easy_reset(t->easy);
     set_constants(t);
     set_method(t->easy, r);
-    if (ca_file)
-        curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca_file);
+    if (ca_file && (!t->ca_file || curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca_file)))
+        return -1;
     t->method = r->method;
     t->uploads = r->has_body;
-    t->ca_file = ca_file;
+    return 0;
 }
 
 /* Large ones for large bodies; small ones stay in the processor's cache. */
@@ -142,6 +150,7 @@ void http_easy_free(struct http_transfer *t)
     curl_easy_cleanup(t->easy);
     buf_free(&t->lines);
     free(t->list);
+    free(t->ca_file);
 }
 
 int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file)
@@ -164,11 +173,11 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     r->err = (struct nc_err){0};
     if (r->url.failed || r->headers.failed || !r->url.len)
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
-    set_kind(t, r, r->ca_file ? r->ca_file : ca_file);
+    int rc = set_kind(t, r, r->ca_file ? r->ca_file : ca_file);
     set_buffers(t->easy, r);
     curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
-    if (set_headers(t, r) || curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url)))
+    if (rc || set_headers(t, r) || curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url)))
         return nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
     return 0;
 }

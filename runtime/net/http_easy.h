@@ -12,7 +12,7 @@ struct http_transfer {
     struct http_request *r;
     const char *method; /* that it is set up for; NULL: none */
     bool uploads;
-    const char *ca_file;
+    char *ca_file;           /* owned: the request that named it may be gone */
     struct buf lines;        /* the request's headers, each a string */
     struct curl_slist *list; /* of them, as libcurl wants it */
     size_t list_size;

@@ -146,6 +146,7 @@ static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
 {
     if (r->status != 503 && r->status != 429)
         return;
+    r->refusals++;
     char value[64];
     uint64_t after = 0;
     if (http_header(r, "retry-after", value, sizeof value))
