@@ -1151,6 +1151,23 @@ static void test_crowd(void)
         drop(asks[i]);
 }
 
+/* A transfer outlives the request it was set up for, and what that one has lent it. */
+static void test_lent(void)
+{
+    bool all = true;
+    for (int i = 0; i < 8; i++) {
+        struct ask *a = into_dest("/whole");
+        char *file = strdup(i % 3 ? "a.pem" : "b.pem");
+        a->http.ca_file = file;
+        run(a);
+        all = all && arrived(a, 0);
+        drop(a);
+        memset(file, 'x', strlen(file));
+        free(file);
+    }
+    CHECK(all, "what a request lends is not used after its end");
+}
+
 static void test_empty_body(void)
 {
     struct ask *a = new_ask("/whole");
@@ -1284,6 +1301,7 @@ int main(void)
     test_dead_connection();
     test_addresses();
     test_crowd();
+    test_lent();
     test_empty_body();
     test_cancel();
     test_pool_free();
