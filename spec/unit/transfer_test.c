@@ -1111,6 +1111,8 @@ static void add_thing(struct transfer *t, unsigned kind, bool job_ends)
     const struct kind *k = &kinds[kind];
     char path[32];
     *g = (struct thing){.kind = kind, .known = (enum known)choose(4)};
+    if (w.copies && choose(2))
+        g->known = BY_NOTHING;
     g->parts = plan_parts(k->size, PART_SIZE);
     g->streamed = w.streamed && k->size > MIB;
     choose_plan(g, job_ends);
@@ -1263,8 +1265,8 @@ static void make_world(uint64_t seed)
     w.streamed = w.sink_local && choose(3) != 0;
     w.syncs = w.sink_local && choose(2);
     w.copies = choose(3) == 0;
-    w.copies_left = choose(2) ? (int)choose(20) : 1000;
-    w.hashes_all = choose(3) == 0;
+    w.copies_left = choose(3) ? (int)choose(8) : 1000;
+    w.hashes_all = choose(w.copies ? 6 : 3) == 0;
     w.grows = choose(3) == 0;
     w.shared_reason = choose(2) ? "AccessDenied" : "ENOSPC";
     w.parallel = 2 + (unsigned)choose(10);
