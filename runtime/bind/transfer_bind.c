@@ -81,7 +81,8 @@ static struct sink *make_sink(lua_State *L, int owner, const char *from)
         lua_getfield(L, table, "client");
         lua_pushvalue(L, -1);
         lua_setiuservalue(L, owner, 2);
-        s = sink_s3_new(bind_check_s3(L, lua_gettop(L)), bind_need_string(L, table, "prefix"));
+        s = sink_s3_new(bind_check_s3(L, lua_gettop(L)), bind_need_string(L, table, "prefix"),
+                        from);
     } else if (kind == 1) {
         s = sink_dir_new(bind_need_string(L, table, "root"), from);
     } else {

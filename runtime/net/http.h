@@ -77,6 +77,8 @@ struct http_request {
     bool text_whole;      /* a body over text_max is a failure, instead of being cut */
     bool once; /* no second sending that attempts does not count: libcurl itself repeats a request
                   when a connection that was used before turns out dead, so take a new one */
+    bool cut_late; /* a GET: sent again over another connection, twice at most, where its first byte
+                      is much later than those of such requests at its gate (net/latency.h) */
     unsigned attempts_max; /* 0: 5 */
     uint32_t give_up_ms; /* no new attempt later than this where nobody ever answered; 0: 12,000 */
     uint32_t stall_ms;   /* 0: 30,000 */
@@ -94,8 +96,9 @@ struct http_request {
     size_t received; /* bytes of body in dest or text, or taken */
     bool failed;     /* err is filled */
     struct nc_err err;
-    unsigned attempts; /* attempts made */
-    unsigned refusals; /* of these, answered with 503 or 429 */
+    unsigned attempts;  /* attempts made */
+    unsigned refusals;  /* of these, answered with 503 or 429 */
+    unsigned late_cuts; /* further ones, cut because their first byte was late */
 
     /* The pool's own. */
     struct http_transfer *transfer;
@@ -103,6 +106,7 @@ struct http_request {
     uint64_t start_after_ms;
     uint64_t first_ms;
     unsigned free_again; /* HTTP_AGAINs so far */
+    unsigned excused;    /* attempts that the pool itself let run out */
     bool answered;       /* some attempt got a status */
     bool wrong;          /* the answer came whole but is not what was asked for */
     bool fresh;          /* use a new connection */

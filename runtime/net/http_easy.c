@@ -16,6 +16,7 @@ enum {
     IDLE_CONNECTION_S = 4, /* servers close idle ones after about 5 s */
     DOWN_BUFFER = 256 * 1024,
     UP_BUFFER = 512 * 1024,
+    LATE_CUTS_MAX = 2,
     UP_BUFFER_FROM = 1024 * 1024, /* bodies smaller than this keep libcurl's own 64 KiB */
 };
 
@@ -104,12 +105,26 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
     return len;
 }
 
+static void note_first_byte(struct http_transfer *t)
+{
+    curl_off_t sent_us = 0, first_us = 0;
+    t->answered = true;
+    if (!t->r->cut_late || !t->r->gate)
+        return;
+    curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
+    curl_easy_getinfo(t->easy, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
+    if (first_us > sent_us)
+        latency_add(&t->r->gate->first_byte, (uint64_t)(first_us - sent_us));
+}
+
 /* Each header line; a new status line (100 Continue, say) starts the head over. */
 static size_t on_header(char *data, size_t size, size_t n, void *user)
 {
     struct http_transfer *t = user;
     struct buf *head = &t->r->head;
     size_t len = size * n;
+    if (!t->answered)
+        note_first_byte(t);
     if (len > 5 && memcmp(data, "HTTP/", 5) == 0) {
         buf_clear(head);
         return len;
@@ -210,6 +225,7 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_S);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
@@ -233,8 +249,8 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     t->r = r;
     t->err = (struct nc_err){0};
     t->sent = 0;
-    t->body_started = t->expected = t->hook_failed = false;
-    t->window_ms = clock_ms();
+    t->body_started = t->expected = t->hook_failed = t->answered = t->late = false;
+    t->begun_ms = t->window_ms = clock_ms();
     t->window_bytes = 0;
     t->curl_text[0] = '\0';
     buf_clear(&r->head);
@@ -348,4 +364,26 @@ bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
                (unsigned)(limit / 1000));
     t->err.retryable = true;
     return true;
+}
+
+bool http_easy_late(struct http_transfer *t, uint64_t now_ms)
+{
+    struct http_request *r = t->r;
+    if (!r->cut_late || !r->gate || t->answered || r->late_cuts >= LATE_CUTS_MAX)
+        return false;
+    uint64_t limit = latency_limit_us(&r->gate->first_byte);
+    curl_off_t sent_us = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
+    uint64_t waited = (now_ms - t->begun_ms) * 1000;
+    if (!limit || sent_us <= 0 || waited < (uint64_t)sent_us + limit)
+        return false;
+    latency_add(&r->gate->first_byte, waited - (uint64_t)sent_us);
+    r->late_cuts++;
+    t->late = true;
+    return true;
+}
+
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms)
+{
+    t->window_ms = now_ms;
 }

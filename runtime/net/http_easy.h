@@ -16,6 +16,9 @@ struct http_transfer {
     bool body_started;  /* the answer's head was checked */
     bool expected;      /* its body is the one that dest or take is for */
     bool hook_failed;   /* the owner's begun, take or give has filled r->err */
+    bool answered;      /* the answer has begun */
+    bool late;          /* cut because it had not */
+    uint64_t begun_ms;  /* when the attempt began */
     uint64_t window_ms; /* the stall clock: when this window began, bytes seen by then */
     curl_off_t window_bytes;
     char curl_text[CURL_ERROR_SIZE];
@@ -30,5 +33,9 @@ void http_easy_end(struct http_transfer *t, CURLcode code);
 void http_easy_undo(struct http_transfer *t);
 /* True once the attempt has moved too little for too long, at now_ms. */
 bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms);
+/* True once its first byte is late, if that is a reason to cut it. */
+bool http_easy_late(struct http_transfer *t, uint64_t now_ms);
+/* What has passed so far counts no more for a stall. */
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms);
 
 #endif

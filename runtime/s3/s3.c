@@ -455,6 +455,8 @@ void s3_request_header(struct s3_request *r, const char *name, const char *value
 
 void s3_submit(struct http_pool *pool, struct s3_request *r)
 {
+    /* Objects come from where any of many servers can read them; a listing may well take long. */
+    r->http.cut_late = strcmp(r->http.method, "GET") == 0 && *r->key && !r->query.len;
     http_submit(pool, &r->http);
 }
 

@@ -22,8 +22,9 @@ struct source *source_dir_new(const char *root);
 
 /* Objects below prefix. A file of one part is one PUT; any other is a multipart upload, which is
  * continued where file->upload_id is set. An object's expected digest goes into its metadata as
- * x-amz-meta-sha256. Uploads are aborted only when their file has failed for good. */
-struct sink *sink_s3_new(struct s3_client *client, const char *prefix);
+ * x-amz-meta-sha256. Uploads are aborted only when their file has failed for good. from: the
+ * source's folder, where that is one, so that large files are read as they are sent; else NULL. */
+struct sink *sink_s3_new(struct s3_client *client, const char *prefix, const char *from);
 
 /* Files below a directory: each is NAME.<8 hex digits>.part until it is whole and on the disk, with
  * a journal beside it where the file has a version and several parts (disk/temp_file.h). `root` is

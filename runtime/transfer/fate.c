@@ -60,6 +60,7 @@ void fate_ready(struct transfer *t, struct part *p)
     p->next = NULL;
     *t->ready_end = p;
     t->ready_end = &p->next;
+    t->ready_weight += part_weight(p);
 }
 
 void fate_close_turn(struct transfer *t, struct file *f)
@@ -142,6 +143,8 @@ static void drop_parts(struct transfer *t, const struct file *f)
         if (p->file != f) {
             *t->ready_end = p;
             t->ready_end = &p->next;
+        } else {
+            t->ready_weight -= part_weight(p);
         }
     }
     *t->ready_end = NULL;
@@ -210,7 +213,7 @@ void fate_start_over(struct transfer *t, struct file *f)
     if (!f->wanted_sha256)
         f->sha256[0] = '\0'; /* of bytes that may have been other ones */
     f->next = f->hashed = f->stored = 0;
-    f->continued = f->cloned = f->failing = f->again = false;
+    f->continued = f->found = f->cloned = f->failing = f->again = false;
     f->state = FILE_WAITING;
     f->next_file = t->again;
     t->again = f;

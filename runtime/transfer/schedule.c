@@ -114,10 +114,15 @@ static unsigned slots(const struct transfer *t)
     return t->climb.level * WHOLE;
 }
 
+/* Between two servers each direction has its half. */
+static unsigned share(const struct transfer *t)
+{
+    return t->source->local || t->sink->local ? slots(t) : slots(t) / 2;
+}
+
 static bool slot_free(struct transfer *t)
 {
-    unsigned most = t->sink->local ? slots(t) : slots(t) / 2;
-    if (t->fetching < most)
+    if (t->fetching < share(t) && t->ready_weight < slots(t))
         return true;
     climb_full(&t->climb);
     return false;
@@ -157,8 +162,7 @@ static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 
 static struct part *claim(struct transfer *t)
 {
-    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part) ||
-        (t->ready && is_direct(t->ready))) /* they have no fetch that would bound them */
+    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
         return NULL;
     struct file *f = next_turn(t);
     if (!f || !skip_stored(f))
@@ -177,12 +181,13 @@ static struct part *claim(struct transfer *t)
 static struct part *next_ready(struct transfer *t)
 {
     struct part *p = t->ready;
-    unsigned most = p && is_direct(p) ? slots(t) : slots(t) / 2;
+    unsigned most = p && is_direct(p) ? slots(t) : share(t);
     if (!p || (t->storing >= most && !t->sink->local))
         return NULL;
     t->ready = p->next;
     if (!t->ready)
         t->ready_end = &t->ready;
+    t->ready_weight -= part_weight(p);
     return p;
 }
 

@@ -1,89 +1,63 @@
 #include "transfer/ends.h"
 
 #include "disk/sparse.h"
+#include "transfer/local_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { READ_STEP = 128 * 1024 };
 
 struct source_dir {
     struct source base;
-    char *path;
-    int root; /* descriptor of the folder, or -1 and the reason */
-    int why;
-    pthread_mutex_t lock; /* guards every file's source_data: its struct stat at the first part */
+    struct local_files *folder;
+    pthread_mutex_t lock; /* guards every file's source_data, a struct local_file */
 };
 
-static bool same_file(const struct stat *a, const struct stat *b)
+static struct local_file *file_of(struct source_dir *s, struct file *f)
 {
-    return a->st_size == b->st_size && a->st_ino == b->st_ino &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
-/* One that somebody writes to while we read would come out as neither the old nor the new. */
-static int check_same(struct source_dir *s, int fd, struct file *f, struct nc_err *err)
-{
-    struct stat st;
-    if (fstat(fd, &st))
-        return nc_err_sys(err, errno, "look at %s/%s", s->path, f->path);
     pthread_mutex_lock(&s->lock);
-    struct stat *first = f->source_data;
-    if (!first && (first = f->source_data = malloc(sizeof st)))
-        *first = st;
-    bool same = first && same_file(first, &st);
+    struct local_file *local = f->source_data;
+    if (!local && (local = malloc(sizeof *local))) {
+        local_file_init(local);
+        f->source_data = local;
+    }
     pthread_mutex_unlock(&s->lock);
-    if (!first)
-        return nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
-    if (!same)
-        return nc_err_set(err, "Changed", "%s/%s: it was changed while it was read", s->path,
-                          f->path);
-    return 0;
+    return local;
 }
 
-static int read_stretch(const struct source_dir *s, int fd, struct part *p, uint64_t until,
-                        struct nc_err *err)
+/* The part's bytes as far as `until` in the file. */
+static int read_stretch(const struct source_dir *s, struct local_file *local, struct part *p,
+                        uint64_t until, struct nc_err *err)
 {
-    const struct file *f = p->file;
     while (p->offset + p->taken < until) {
         size_t room;
         uint64_t offset = p->offset + p->taken, left = until - offset;
         char *to = transfer_part_room(p, &room);
         if (room > READ_STEP)
             room = READ_STEP;
-        ssize_t n = pread(fd, to, room < left ? room : (size_t)left, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return nc_err_sys(err, errno, "read %s/%s", s->path, f->path);
-        if (n == 0)
-            return nc_err_set(err, "ShortBody", "read %s/%s: it ended after %llu of %llu bytes",
-                              s->path, f->path, (unsigned long long)offset,
-                              (unsigned long long)f->size);
-        atomic_fetch_add(transfer_bytes_in(f->transfer), (uint64_t)n);
-        if (transfer_part_took(p, (size_t)n, err))
+        if (room > left)
+            room = (size_t)left;
+        if (local_file_read(local, s->folder, p->file, offset, to, room, err) ||
+            transfer_part_took(p, room, err))
             return -1;
+        atomic_fetch_add(transfer_bytes_in(p->file->transfer), room);
     }
     return 0;
 }
 
-static int read_part(const struct source_dir *s, int fd, struct part *p, struct nc_err *err)
+static int read_part(const struct source_dir *s, struct local_file *local, struct part *p,
+                     struct nc_err *err)
 {
     uint64_t end = p->offset + p->len, from, until;
-    struct stat st;
     if (transfer_part_begin(p, err))
         return -1;
-    bool holes = p->file->streamed && fstat(fd, &st) == 0 && sparse_is(&st);
-    if (!holes || (uint64_t)st.st_size < end) /* what is beyond its end is no hole */
-        return read_stretch(s, fd, p, end, err);
-    while (sparse_next_data(fd, p->offset + p->taken, end, &from, &until)) {
-        uint64_t hole = from - (p->offset + p->taken);
+    bool holes = p->file->streamed && sparse_is(&local->first);
+    if (!holes || (uint64_t)local->first.st_size < end) /* what is beyond its end is no hole */
+        return read_stretch(s, local, p, end, err);
+    while (sparse_next_data(local->fd, p->offset + p->taken, end, &from, &until)) {
+        size_t hole = (size_t)(from - (p->offset + p->taken));
         atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
-        if (transfer_part_skip(p, (size_t)hole, err) || read_stretch(s, fd, p, until, err))
+        if (transfer_part_skip(p, hole, err) || read_stretch(s, local, p, until, err))
             return -1;
     }
     size_t hole = p->len - p->taken;
@@ -94,19 +68,13 @@ static int read_part(const struct source_dir *s, int fd, struct part *p, struct 
 static enum op fetch(struct source *self, struct part *p, struct nc_err *err)
 {
     struct source_dir *s = (struct source_dir *)self;
-    struct file *f = p->file;
-    if (s->root < 0) {
-        nc_err_sys(err, s->why, "open %s", s->path);
+    struct local_file *local = file_of(s, p->file);
+    if (!local) {
+        nc_err_set(err, "ENOMEM", "%s: out of memory", p->file->path);
         return OP_FAILED;
     }
-    int fd = openat(s->root, f->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        nc_err_sys(err, errno, "open %s/%s", s->path, f->path);
-        return OP_FAILED;
-    }
-    bool well = check_same(s, fd, f, err) == 0 && read_part(s, fd, p, err) == 0 &&
-                check_same(s, fd, f, err) == 0;
-    close(fd);
+    bool well = local_file_open(local, s->folder, p->file, err) == 0 &&
+                read_part(s, local, p, err) == 0 && local_file_check(local, p->file, err) == 0;
     return well ? OP_OVER : OP_FAILED;
 }
 
@@ -119,6 +87,7 @@ static void on_part(struct source *self, struct part *part)
 static void forget(struct source *self, struct file *f)
 {
     (void)self;
+    local_file_free(f->source_data);
     free(f->source_data);
     f->source_data = NULL;
 }
@@ -126,23 +95,19 @@ static void forget(struct source *self, struct file *f)
 static void free_source(struct source *self)
 {
     struct source_dir *s = (struct source_dir *)self;
-    if (s->root >= 0)
-        close(s->root);
+    local_files_free(s->folder);
     pthread_mutex_destroy(&s->lock);
-    free(s->path);
     free(s);
 }
 
 struct source *source_dir_new(const char *root)
 {
     struct source_dir *s = calloc(1, sizeof *s);
-    if (!s || !(s->path = strdup(root))) {
+    if (!s || !(s->folder = local_files_new(root))) {
         free(s);
         return NULL;
     }
-    s->base = (struct source){true, fetch, on_part, on_part, forget, free_source};
     pthread_mutex_init(&s->lock, NULL);
-    s->root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    s->why = errno;
+    s->base = (struct source){true, fetch, on_part, on_part, forget, free_source};
     return &s->base;
 }

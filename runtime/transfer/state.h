@@ -65,6 +65,7 @@ struct transfer {
     struct file_queue over;          /* ended, not yet taken by the caller */
     struct file *taken;              /* the last that was */
     struct part *ready, **ready_end; /* to be stored */
+    unsigned ready_weight;
     struct part *live;
     unsigned fetching, storing; /* in sixteenths of a slot */
     unsigned busy;              /* operations begun and not ended */

@@ -411,12 +411,13 @@ void transfer_bound(struct transfer *t, struct http_request *r)
         r->attempts_max = PART_ATTEMPTS;
     r->give_up_ms = PART_GIVE_UP_MS;
     r->stall_ms = t->stall_ms;
+    r->cut_late = r->take != NULL;
 }
 
 void transfer_note(struct transfer *t, const struct http_request *r)
 {
-    if (r->attempts > 1)
-        atomic_fetch_add(&t->retries, r->attempts - 1);
+    if (r->attempts + r->late_cuts > 1)
+        atomic_fetch_add(&t->retries, r->attempts + r->late_cuts - 1);
     if (r->refusals)
         atomic_fetch_add(&t->refusals, r->refusals);
 }

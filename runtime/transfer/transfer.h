@@ -5,7 +5,8 @@
  * a part's bytes depends on the sink:
  *
  *   kept      in a buffer as long as the part, hashed there, then stored (a bucket; small files)
- *   streamed  written block by block as they come, hashed on the way (a folder)
+ *   streamed  hashed block by block as they come, and written by the sink (a folder); or, from a
+ *             folder to a bucket, read once to be hashed and once more when they are sent
  *   direct    moved by the sink itself (on the server, by the kernel): no byte passes here
  *
  * A part whose digest is known beforehand is compared with it and fetched again alone where it is
@@ -77,6 +78,7 @@ struct file {
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
+    bool found;     /* the sink goes on with what an earlier run has written: there are bytes in it */
     bool cloned;    /* the sink has made it out of the source's own blocks: no byte was read */
     bool hashing;   /* a worker is at it, or a part that goes into it as it comes */
     bool failing;
@@ -160,10 +162,10 @@ struct sink {
      * parts of an earlier run here (transfer_keep_part). */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);
     /* Streamed: keep these bytes of the part, at `at` within it. Any thread, without the lock; must
-     * stand being called for the same bytes again. */
+     * stand being called for the same bytes again. NULL: store fetches them by itself. */
     int (*write)(struct sink *self, struct part *part, size_t at, const char *data, size_t len,
                  struct nc_err *err);
-    /* Streamed: give back stored bytes. Without the lock. */
+    /* Streamed: give back bytes of stored parts. Without the lock. */
     int (*read)(struct sink *self, struct file *file, uint64_t offset, char *data, size_t len,
                 struct nc_err *err);
     /* Keep part->data; streamed: all its bytes have been written and are right. Ends with
