@@ -78,9 +78,9 @@ struct file {
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
-    bool found;     /* the sink goes on with what an earlier run has written: there are bytes in it */
-    bool cloned;    /* the sink has made it out of the source's own blocks: no byte was read */
-    bool hashing;   /* a worker is at it, or a part that goes into it as it comes */
+    bool found;   /* the sink goes on with what an earlier run has written: there are bytes in it */
+    bool cloned;  /* the sink has made it out of the source's own blocks: no byte was read */
+    bool hashing; /* a worker is at it, or a part that goes into it as it comes */
     bool failing;
     bool orphans; /* the sink may have begun more than it knows of */
     bool again;   /* start over once the sink has left it */
@@ -211,7 +211,7 @@ struct transfer_stats {
     uint64_t bytes_in, bytes_out;     /* over the wire so far, parts that failed not counted */
     uint64_t files_total, files_done, files_failed, files_waiting;
     uint64_t retries;
-    uint64_t moved_ms; /* when bytes last moved, monotonic */
+    uint64_t moved_ms; /* when bytes last moved, or were read back, monotonic */
     uint64_t memory;   /* the budget, bytes */
     unsigned parallel; /* as it stands now */
 };

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -355,6 +356,30 @@ static void test_small_leftover(void)
           "what was left of a small file is removed");
 }
 
+/* More small files than the process may have open. */
+static void test_few_descriptors(void)
+{
+    enum { FILES = 300 };
+    static char paths[FILES][16];
+    static const char *names[FILES + 1];
+    static uint64_t sizes[FILES];
+    struct rlimit before, few;
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = (struct rlimit){.rlim_cur = 96, .rlim_max = before.rlim_max};
+    start_anew();
+    for (size_t i = 0; i < FILES; i++) {
+        snprintf(paths[i], sizeof paths[i], "f%zu", i);
+        names[i] = paths[i];
+        sizes[i] = i % 50 ? 10 : 2 * MIB; /* some streamed */
+        put(paths[i], 0, (size_t)sizes[i]);
+    }
+    setrlimit(RLIMIT_NOFILE, &few);
+    struct result r = run(&(struct run){.sha256 = true}, names, sizes);
+    struct result copied = run(&(struct run){.in_kernel = true}, names, sizes);
+    setrlimit(RLIMIT_NOFILE, &before);
+    CHECK(r.done == FILES && copied.done == FILES, "files are begun as there are descriptors");
+}
+
 int main(void)
 {
     char command[128];
@@ -375,6 +400,7 @@ int main(void)
     test_shorter(false, true);
     test_shorter(true, true);
     test_small_leftover();
+    test_few_descriptors();
     snprintf(command, sizeof command, "rm -rf %s", root);
     CHECK(system(command) == 0, "cleaned up");
     return unit_done();
