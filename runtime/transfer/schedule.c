@@ -67,7 +67,7 @@ static struct file *next_file(struct transfer *t)
         t->again = f->next_file;
         return f;
     }
-    if (t->next_waiting == t->admitted || t->begun_count >= BEGUN_FILES_MOST)
+    if (t->next_waiting == t->admitted || t->begun_count >= t->begun_most)
         return NULL;
     f = t->waiting[t->next_waiting];
     t->waiting[t->next_waiting++] = NULL;

@@ -19,8 +19,10 @@
 #include <pthread.h>
 
 enum {
-    OPEN_FILES_MOST = 32,    /* and so many may have to be read back after a kill */
-    BEGUN_FILES_MOST = 1024, /* each may hold a descriptor */
+    OPEN_FILES_MOST = 32, /* and so many may have to be read back after a kill */
+    BEGUN_FILES_MOST = 1024,
+    BEGUN_FILES_LEAST = 16,
+    FILES_EACH = 3, /* descriptors that a begun file may hold: its source's, twice, and its own */
     PARALLEL_MOST = 1024,
     HANDS_MOST = 16,    /* threads for local work: as many reads of a network file system at once */
     BLOCK = 128 * 1024, /* of a streamed part: larger writes were slow and erratic on ext4 */
@@ -42,6 +44,7 @@ struct transfer {
     uint32_t stall_ms;
     bool sha256;
     _Atomic uint64_t bytes_in, bytes_out, retries, refusals;
+    _Atomic uint64_t bytes_read; /* again, from the sink: nothing has moved, but it is alive */
 
     pthread_mutex_t lock;   /* guards all below and every file and part */
     pthread_cond_t rest;    /* at_rest has become true */
@@ -55,7 +58,7 @@ struct transfer {
     size_t next_waiting, count, room;
     size_t admitted;    /* up to here they may begin; the caller is still at the others */
     struct file *begun; /* begun and not ended; doubly linked */
-    unsigned begun_count;
+    unsigned begun_count, begun_most;
     struct file *again; /* to be fetched once more */
     /* Begun, with parts to claim; and those whose direct copies turn out to be none. */
     struct file *open[OPEN_FILES_MOST + PARALLEL_MOST];

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     PARALLEL_PER_CPU = 8,
@@ -20,6 +21,16 @@ enum {
 };
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
+
+/* Three quarters of what the process may have open. */
+static unsigned begun_most(void)
+{
+    struct rlimit limit;
+    uint64_t most = BEGUN_FILES_MOST;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 4 * 3 / FILES_EACH < most)
+        most = limit.rlim_cur / 4 * 3 / FILES_EACH;
+    return most < BEGUN_FILES_LEAST ? BEGUN_FILES_LEAST : (unsigned)most;
+}
 
 int transfer_new(struct transfer **out, const struct transfer_options *options, struct nc_err *err)
 {
@@ -56,6 +67,7 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
         t->open_most = OPEN_FILES_LEAST;
     if (t->open_most > OPEN_FILES_MOST)
         t->open_most = OPEN_FILES_MOST;
+    t->begun_most = begun_most();
     queue_init(&t->chores);
     queue_init(&t->finishes);
     queue_init(&t->rereads);
@@ -353,8 +365,9 @@ void transfer_stats(struct transfer *t, struct transfer_stats *out)
 {
     pthread_mutex_lock(&t->lock);
     uint64_t in = atomic_load(&t->bytes_in), written = atomic_load(&t->bytes_out);
-    if (in + written + t->files_done != t->seen_bytes) {
-        t->seen_bytes = in + written + t->files_done;
+    uint64_t seen = in + written + atomic_load(&t->bytes_read) + t->bytes_done + t->files_done;
+    if (seen != t->seen_bytes) {
+        t->seen_bytes = seen;
         t->moved_ms = clock_ms();
     }
     *out = (struct transfer_stats){

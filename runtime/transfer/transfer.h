@@ -217,7 +217,7 @@ struct transfer_stats {
     uint64_t bytes_in, bytes_out;     /* over the wire so far, parts that failed not counted */
     uint64_t files_total, files_done, files_failed, files_waiting;
     uint64_t retries;
-    uint64_t moved_ms; /* when bytes last moved, monotonic */
+    uint64_t moved_ms; /* when bytes last moved, or were read back, monotonic */
     uint64_t memory;   /* the budget, bytes */
     unsigned parallel; /* as it stands now */
 };
