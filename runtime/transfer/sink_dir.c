@@ -130,7 +130,7 @@ static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const 
             temp_file_close(&temp, false);
         }
     }
-    d->journaled = found;
+    d->journaled = f->found = found;
     return found;
 }
 
