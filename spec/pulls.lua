@@ -122,6 +122,33 @@ function pulls.half_written(folder)
     return list
 end
 
+---Parts that the journals below a folder list.
+function pulls.noted(folder)
+    local n = 0
+    for _, path in ipairs(pulls.half_written(folder)) do
+        if path:find "%.parts$" then
+            n = n + select(2, (helper.read(path) or ""):gsub("\n%d+ %x+%f[\n]", ""))
+        end
+    end
+    return n
+end
+
+---Does a job of one file, once its journal lists `least` parts kills it, and gives how many there are.
+function pulls.kill_half_way(job, env, least)
+    for _ = 1, 5 do
+        helper.sh("rm -rf " .. job.to.root .. "/*")
+        local child <close> = helper.start(pulls.command(job), { env = env })
+        helper.eventually(30, "parts in the journal", function()
+            return pulls.noted(job.to.root) >= least or not child:running()
+        end)
+        child:kill "KILL"
+        child:wait(10)
+        local n = pulls.noted(job.to.root)
+        if n >= least and n < job.files[1].size // pulls.PART then return n end
+    end
+    error "it was never half-way"
+end
+
 ---Everything that has a final name below `to` is byte for byte what `from` has under it.
 ---@return integer count
 function pulls.assert_whole_or_absent(from, to)

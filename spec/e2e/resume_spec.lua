@@ -9,39 +9,6 @@ local PARTS <const> = 4
 local TEXT <const> = pipe.bytes(PARTS * PART - 1000)
 local VERSION <const> = "commit 0123 file 4567"
 
-local function journals(to)
-    local list = {}
-    for _, path in ipairs(pulls.half_written(to)) do
-        if path:find "%.parts$" then list[#list + 1] = path end
-    end
-    return list
-end
-
--- Parts that the journals below a folder list.
-local function noted(to)
-    local n = 0
-    for _, path in ipairs(journals(to)) do
-        for _ in (helper.read(path) or ""):gmatch "\n%d+ %x+%f[\n]" do n = n + 1 end
-    end
-    return n
-end
-
--- Starts a job until it could be killed with `least` parts written and others not; how many there were.
-local function kill_half_way(job, env, least)
-    for _ = 1, 5 do
-        helper.sh("rm -rf " .. job.to.root .. "/*")
-        local child <close> = helper.start(pulls.command(job), { env = env })
-        helper.eventually(30, "parts in the journal", function()
-            return noted(job.to.root) >= least or not child:running()
-        end)
-        child:kill "KILL"
-        child:wait(10)
-        local n = noted(job.to.root)
-        if n >= least and n < job.files[1].size // PART then return n end
-    end
-    error "it was never half-way"
-end
-
 describe("a pull that was killed with -9 in the middle", function()
     it("goes on where it was, from a bucket", function()
         local folder, files = pulls.random(12 * PART)
@@ -49,7 +16,7 @@ describe("a pull that was killed with -9 in the middle", function()
         local to = helper.tmp()
         local job = { from = { prefix = "from/" }, to = { root = to }, files = files, parallel = 4 }
         files[1].version = VERSION
-        local kept = kill_half_way(job, server.env, 3)
+        local kept = pulls.kill_half_way(job, server.env, 3)
         server:reset()
         local code, result, err = pulls.run(job, server.env)
         assert.equal(0, code, err)
@@ -66,7 +33,7 @@ describe("a pull that was killed with -9 in the middle", function()
         local to = helper.tmp()
         local job = { from = { root = folder }, to = { root = to }, files = files, parallel = 4 }
         files[1].version = VERSION
-        local kept = kill_half_way(job, {}, 2)
+        local kept = pulls.kill_half_way(job, {}, 2)
         local code, result, err = pulls.run(job)
         assert.equal(0, code, err)
         assert.equal((40 - kept) * PART, result.moved)
@@ -249,10 +216,10 @@ describe("what a run that is over has left half-written", function()
     it("stays for the next run where the service fails, and goes where the bytes are wrong", function()
         server:faults { "GET *big nth=3- status=403:AccessDenied" }
         assert.equal("AccessDenied", pipe.failure(pull, { version = VERSION }).code)
-        assert.is_true(noted(to) <= 2)
+        assert.is_true(pulls.noted(to) <= 2)
         server:faults {}
         server:reset()
-        local kept = noted(to)
+        local kept = pulls.noted(to)
         local result = pull()
         assert.is_true(result.moved <= #TEXT - kept * PART + 1000)
         pulls.assert_pulled(folder, to)
