@@ -117,19 +117,22 @@ static bool goes_on(struct file *f, const struct temp_file *temp)
     return same;
 }
 
-/* What can't be gone on with is removed. */
+/* All but one are removed, and that one too where it can't be gone on with. */
 static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const char *final)
 {
     bool found = false;
     char *path;
-    while (!found && (path = leftovers_take(&s->leftovers, final))) {
-        if (temp_file_adopt(&d->temp, final, path) == 0 && f->streamed)
-            found = goes_on(f, &d->temp);
-        if (!found)
-            temp_file_close(&d->temp, false);
-        f->found = found;
+    while ((path = leftovers_take(&s->leftovers, final))) {
+        struct temp_file temp;
+        if (temp_file_adopt(&temp, final, path) == 0 && !found && f->streamed &&
+            goes_on(f, &temp)) {
+            found = true;
+            d->temp = temp;
+        } else {
+            temp_file_close(&temp, false);
+        }
     }
-    d->journaled = found;
+    d->journaled = f->found = found;
     return found;
 }
 
