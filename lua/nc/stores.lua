@@ -225,14 +225,13 @@ end
 
 --- Bytes that a copy which has not ended has taken for this file already.
 function FolderStore:begun(path)
-    local folder, name = path:match "^(.-)([^/]*)$"
-    local st = sys.stat(self:url(folder))
-    if not st then return 0 end
+    local folder, name = path:match "^(.*/)(.*)$"
+    if not folder then folder, name = "", path end
     self.unfinished = self.unfinished or {}
     local sizes = self.unfinished[folder]
     if not sizes then
         sizes = {}
-        local entries = disk.scan(self:url(folder))
+        local entries = sys.stat(self:url(folder)) and disk.scan(self:url(folder)) or {}
         for i = 1, #entries, 3 do
             local whole = entries[i]:match "^(.*)%.%x%x%x%x%x%x%x%x%.part$"
             if whole and entries[i + 1] then sizes[whole] = entries[i + 1] end

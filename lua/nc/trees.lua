@@ -32,8 +32,9 @@ local OVERWRITE <const> = { yes = true, no = true, changed = true }
 local BATCH <const> = 10000
 local MANIFEST_MAX <const> = 1 << 30
 
+-- Whether the last part of the path is this.
 local function is_marker(path, name)
-    return path == name or path:sub(-#name - 1) == "/" .. name
+    return path:sub(-#name) == name and (#path == #name or path:sub(-#name - 1, -#name - 1) == "/")
 end
 
 -- ---- the manifest ----
