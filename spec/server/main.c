@@ -66,7 +66,7 @@ static int server_init(struct server *s, struct nc_err *err)
     snprintf(s->keys.session_token, sizeof s->keys.session_token, "%s", o->session_token);
     if (RAND_bytes(s->keys.cdn, sizeof s->keys.cdn) != 1)
         return nc_err_set(err, "Failed", "no random numbers");
-    int rc = store_open(&s->store, o->memory ? NULL : o->root, err);
+    int rc = store_open(&s->store, o->memory ? NULL : o->root, o->keep, err);
     hub_init(&s->hub, o->hub, o->lfs_over, rc ? NULL : o->root);
     if (rc || add_faults(s, err))
         return -1;

@@ -13,6 +13,7 @@
 struct options {
     const char *root;   /* folder of the objects */
     bool memory;        /* objects are kept in memory instead; root holds the hub's digests alone */
+    uint64_t keep;      /* bytes of deleted objects in memory that new ones take their place in */
     const char *hub;    /* folder of hub repositories, owner/name/... */
     const char *host;   /* address to listen on */
     uint64_t port;      /* of S3, hub and admin; 0: any free one */
