@@ -5,8 +5,8 @@
 --     local report = trees.copy { from = from, to = to, overwrite = "changed" }
 --
 -- The whole list is looked at before anything is written: names that can't be written refuse it, and so
--- does a lack of space. A list of more than 10,000 files goes in batches of so many, each looked at
--- before its first file is begun.
+-- does a lack of space. Of a list of more than 10,000 files so many are looked at before the first is
+-- begun; then listing and copying overlap, each page being looked at before its files are begun.
 --
 -- A tree that has a `.complete` manifest at its top (nc.marker) is copied as what the manifest lists:
 -- a file that is missing or has another size refuses it, and every byte is checked against the
@@ -29,7 +29,8 @@ local OPTIONS <const> = {
     "removed", "to", "verify", "wanted",
 }
 local OVERWRITE <const> = { yes = true, no = true, changed = true }
-local BATCH <const> = 10000
+local FIRST <const> = 10000 -- files that are listed before anything moves
+local PAGE <const> = 1000    -- ... and then at a time
 local MANIFEST_MAX <const> = 1 << 30
 
 -- Whether the last part of the path is this.
@@ -141,12 +142,16 @@ local function plan(job)
     end
 end
 
--- The next files to move: { files, folders, markers, bytes }, or nil when there are no more.
-local function take_batch(job, next_file)
-    local batch = { files = {}, folders = {}, markers = {}, need = 0, bytes = 0 }
-    for _ = 1, BATCH do
+-- Up to `most` of the files to move: { files, folders, markers, need = bytes, last = whether there are
+-- no more }.
+local function take_batch(job, next_file, most)
+    local batch = { files = {}, folders = {}, markers = {}, need = 0 }
+    for _ = 1, most do
         local file = next_file()
-        if not file then break end
+        if not file then
+            batch.last = true
+            break
+        end
         if is_marker(file.path, marker.COMPLETE) then
             table.insert(batch.markers, file)
         elseif job.to.kind == "folder" and file.path:sub(-1) == "/" then
@@ -157,7 +162,6 @@ local function take_batch(job, next_file)
             batch.need = batch.need + math.max(0, file.size - begun)
         end
     end
-    if #batch.files + #batch.folders + #batch.markers == 0 then return nil end
     return batch
 end
 
@@ -207,12 +211,30 @@ local function remove(job, paths)
     end
 end
 
-local function do_batch(job, batch)
+-- What comes before a batch's files are begun.
+local function prepare(job, batch)
     check_space(job, batch)
     if #batch.markers > 0 then job.to:remove(paths_of(batch.markers)) end
     for _, path in ipairs(batch.folders) do sys.mkdir(job.to:url(path:gsub("/$", ""))) end
-    if #batch.files > 0 then moving.move(job, batch.files, job.report) end
     table.move(batch.markers, 1, #batch.markers, #job.markers + 1, job.markers)
+end
+
+local function copy_files(job, next_file)
+    local first = take_batch(job, next_file, FIRST)
+    prepare(job, first)
+    if first.last then
+        if #first.files > 0 then moving.move(job, first.files, job.report) end
+        return
+    end
+    moving.move(job, function()
+        local batch = first
+        if not batch then
+            batch = take_batch(job, next_file, PAGE)
+            prepare(job, batch)
+        end
+        first = nil
+        if #batch.files > 0 or not batch.last then return batch.files end
+    end, job.report)
 end
 
 -- What comes after all files are there: markers, and the end of what is no longer in the source.
@@ -227,10 +249,9 @@ local function finish(job)
     if #job.extra > 0 then remove(job, job.extra) end
 end
 
-local function announce(job, batch)
-    for _, list in ipairs { batch.files, batch.markers } do
-        for _, file in ipairs(list) do job.planned("copy", file.path) end
-    end
+local function announce(job, next_file)
+    for file in next_file do job.planned("copy", file.path) end
+    for _, path in ipairs(job.extra) do job.planned("delete", path) end
 end
 
 local function refuse_overlap(from, to)
@@ -275,14 +296,13 @@ function trees.copy(options)
     refuse_overlap(o.from, o.to)
     local job = new_job(o)
     local next_file = plan(job)
-    for batch in function() return take_batch(job, next_file) end do
-        if o.planned then announce(job, batch) else do_batch(job, batch) end
-    end
-    refuse_nothing(job)
-    if not o.planned then
-        finish(job)
+    if o.planned then
+        announce(job, next_file)
+        refuse_nothing(job)
     else
-        for _, path in ipairs(job.extra) do o.planned("delete", path) end
+        copy_files(job, next_file)
+        refuse_nothing(job)
+        finish(job)
     end
     return job.report
 end
