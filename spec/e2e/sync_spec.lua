@@ -84,7 +84,17 @@ describe("sync", function()
         assert.truthy(table.concat(places.keys(server, "s/"), " "):find "s/old")
     end)
 
-    it("goes on past ten thousand files batch by batch", function()
+    it("refuses a name far down a long list before its page is begun", function()
+        local server <close> = helper.server { memory = "yes", keys = 14500 }
+        server:faults { "GET * op=ListObjectsV2 nth=13 add-key=many/..%2Fup" }
+        local back = helper.tmp()
+        local code, _, err = places.try(server, "sync", places.url(server, "many"), back .. "/d", "--quiet")
+        assert.are.equal(1, code, err)
+        assert.truthy(err:find('"../up" would leave the folder', 1, true), err)
+        assert.are.equal(3, (helper.sh(("test ! -e %s/up && test ! -e %s/d/0013000 && exit 3"):format(back, back))))
+    end)
+
+    it("goes on past ten thousand files while it lists", function()
         local server <close> = helper.server { memory = "yes", keys = 20001 }
         local _, err = places.ncrun(server, "sync", places.url(server, "many"), places.url(server, "copy"), "--quiet")
         assert.are.equal("", err)
