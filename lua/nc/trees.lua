@@ -40,12 +40,20 @@ end
 
 -- ---- the manifest ----
 
--- The files that the tree's manifest lists, by path, or nil where it has none that lists any.
+-- The files that the tree's manifest lists, by path, or nil; then "bare" where it has one that lists
+-- none, "none" where it has none.
 local function read_manifest(store)
     local text = store:read(marker.COMPLETE, MANIFEST_MAX)
-    if not text then return nil end
-    local manifest = marker.decode_complete(text)
-    if manifest.bare then return nil, true end
+    if not text then return nil, "none" end
+    local ok, manifest = pcall(marker.decode_complete, text)
+    if not ok then
+        error(errors.new {
+            code = "BadMarker",
+            message = ("%s: %s; copy it with verify=no, or stage it again"):format(store:url(marker.COMPLETE),
+                tostring(manifest)),
+        }, 0)
+    end
+    if manifest.bare then return nil, "bare" end
     local known = {}
     for _, f in ipairs(manifest.files) do known[f.path] = f end
     return known
@@ -74,10 +82,11 @@ end
 
 local function nothing() return nil end
 
-local function filtered(next_file, wanted)
+local function filtered(next_file, wanted, staging)
     return function()
         local file = next_file()
         while file and (is_marker(file.path, marker.STAGING) or (wanted and not wanted(file.path))) do
+            if file.path == marker.STAGING and staging then staging() end
             file = next_file()
         end
         return file
@@ -95,7 +104,10 @@ local function list_source(job)
                 } })
             end
         end,
-    }, job.wanted)
+    }, job.wanted, job.unmarked and function()
+        log.warn(("%s has a %s and no %s: a stage of it is on its way, or was cut short"):format(
+            job.from.location, marker.STAGING, marker.COMPLETE))
+    end)
 end
 
 local function list_target(job)
@@ -214,7 +226,11 @@ end
 -- What comes before a batch's files are begun.
 local function prepare(job, batch)
     check_space(job, batch)
-    if #batch.markers > 0 then job.to:remove(paths_of(batch.markers)) end
+    for _, f in ipairs(job.to:remove(paths_of(batch.markers))) do
+        error(errors.new {
+            code = "NotRemoved", message = f.message .. ": the copy would be marked complete too early",
+        }, 0)
+    end
     for _, path in ipairs(batch.folders) do sys.mkdir(job.to:url(path:gsub("/$", ""))) end
     table.move(batch.markers, 1, #batch.markers, #job.markers + 1, job.markers)
 end
@@ -268,7 +284,9 @@ local function new_job(o)
     job.report.listed, job.report.kept, job.report.removed = 0, 0, 0
     if not OVERWRITE[job.overwrite] then error('overwrite is "yes", "no" or "changed"', 3) end
     if o.verify == false then return job end
-    job.known, job.report.unverified = read_manifest(o.from)
+    local why
+    job.known, why = read_manifest(o.from)
+    job.report.unverified, job.unmarked = why == "bare", why == "none"
     for _ in pairs(job.known or {}) do job.known_count = job.known_count + 1 end
     if job.overwrite == "changed" and job.known then
         local ok, known = pcall(read_manifest, o.to) -- one that can't be read vouches for nothing

@@ -170,6 +170,18 @@ describe("a copy of a staged model", function()
         places.assert_same(a, b)
     end)
 
+    it("is said to be none yet while it is staged, and whose manifest can't be read", function()
+        local dir, back = places.tree { w = "1", [".staging"] = "{}" }, helper.tmp()
+        local _, err = places.ncrun(server, "cp", "-r", dir, back)
+        assert.truthy(err:find("has a .staging and no .complete", 1, true), err)
+        assert.are.same({ "w" }, places.files(back))
+        helper.write(dir .. "/.complete", '{ "version": 1, ')
+        local code
+        code, _, err = places.try(server, "cp", "-r", dir, back)
+        assert.are.equal(1, code)
+        assert.truthy(err:find(dir .. "/.complete: the marker is JSON that was cut short", 1, true), err)
+    end)
+
     it("says that it was not verified where the marker lists nothing", function()
         local bare = places.tree { ["w.bin"] = 1000, [".complete"] = "" }
         local _, err = places.ncrun(server, "cp", "-r", bare, places.url(server, "bare"))
