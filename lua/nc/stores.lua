@@ -161,8 +161,9 @@ local function walk(store)
     end
 end
 
---- Every file: { path, size, modified }, symbolic links followed. What can't be copied (a socket, a
---- pipe, a link to nothing, the half of a file that is on its way) is told to skipped(path, what).
+--- Every file: { path, size, modified }, symbolic links followed. What can't be copied ("a socket", "a
+--- pipe", "a device", "a link that leads nowhere", "half of a file that is on its way", or the reason why
+--- it can't be looked at) is told to skipped(path, what).
 --- A folder that is not there is an error, unless `may_be_absent`.
 ---@param options { skipped: fun(path: string, what: string)?, may_be_absent: boolean? }?
 ---@return fun(): table?

@@ -32,6 +32,10 @@ local OVERWRITE <const> = { yes = true, no = true, changed = true }
 local FIRST <const> = 10000 -- files that are listed before anything moves
 local PAGE <const> = 1000    -- ... and then at a time
 local MANIFEST_MAX <const> = 1 << 30
+-- What nobody expects in a copy; anything else that can't be read is a file that failed.
+local NO_FILES <const> = {
+    ["a device"] = true, ["a pipe"] = true, ["a socket"] = true, ["half of a file that is on its way"] = true,
+}
 
 -- Whether the last part of the path is this.
 local function is_marker(path, name)
@@ -96,9 +100,9 @@ end
 local function list_source(job)
     return filtered(job.from:list {
         skipped = function(path, what)
-            local lost = what:find "^a link" ~= nil
+            if job.wanted and not job.wanted(path) then return end
             log.warn(("%s is %s: skipped"):format(job.from:url(path), what))
-            if lost then
+            if not NO_FILES[what] then
                 table.insert(job.report.failed, { path = path, error = errors.new {
                     code = "NotFound", message = job.from:url(path) .. " is " .. what,
                 } })
@@ -119,6 +123,10 @@ local function must_move(job, file, there)
     local known = look_up(job, file)
     if not there or job.overwrite == "yes" then return true end
     if job.overwrite == "no" then return false end
+    -- A marker that is not the source's would vouch for files that are no longer there.
+    if is_marker(file.path, marker.COMPLETE) then
+        return job.from:read(file.path, MANIFEST_MAX) ~= job.to:read(file.path, MANIFEST_MAX)
+    end
     return not compare.is_same(file, there, known, job.known_there and job.known_there[file.path])
 end
 
@@ -267,6 +275,7 @@ end
 
 local function announce(job, next_file)
     for file in next_file do job.planned("copy", file.path) end
+    refuse_nothing(job)
     for _, path in ipairs(job.extra) do job.planned("delete", path) end
 end
 
@@ -316,7 +325,6 @@ function trees.copy(options)
     local next_file = plan(job)
     if o.planned then
         announce(job, next_file)
-        refuse_nothing(job)
     else
         copy_files(job, next_file)
         refuse_nothing(job)

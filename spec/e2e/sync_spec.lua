@@ -164,7 +164,7 @@ describe("a copy of a staged model", function()
             part=$(xxhsum -H2 %s/config.json | cut -d ' ' -f 1)
             oldpart=$(xxhsum -H2 %s/config.json | cut -d ' ' -f 1)
             sed -i "s/$old/$sum/; s/$oldpart/$part/" %s/.complete
-            touch -d '2 hours ago' %s/config.json]]):format(a, a, b, a, b, a, a))
+            touch -d '2 hours ago' %s/config.json %s/.complete]]):format(a, a, b, a, b, a, a, a))
         local out = places.ncrun(server, "sync", a, b)
         assert.truthy(out:find("copy: " .. a .. "/config.json", 1, true), out)
         places.assert_same(a, b)
