@@ -103,6 +103,7 @@ void fate_stop(struct transfer *t, const struct nc_err *why)
         return;
     t->stopping = true;
     t->fatal = *why;
+    pthread_cond_broadcast(&t->written);
     for (struct part *p = t->live; p; p = p->live_next)
         cancel_part(t, p);
     for (struct file *f = t->begun; f; f = f->begun_next) {
