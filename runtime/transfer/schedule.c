@@ -33,7 +33,7 @@ static void plan_way(const struct transfer *t, struct file *f)
 {
     f->hashes = !f->continued && !f->expected && (t->sha256 || f->sha256[0] || f->blob[0]);
     f->direct = t->sink->copy && !t->no_direct && !f->hashes && !f->expected &&
-                (f->streamed || !t->sink->local);
+                (f->streamed || !t->sink->local) && !(t->paced && t->sink->local);
 }
 
 /* Allocates what a file needs while it is open. */
