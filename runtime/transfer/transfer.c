@@ -72,12 +72,14 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
     queue_init(&t->finishes);
     queue_init(&t->rereads);
     queue_init(&t->over);
+    t->blocks_end = &t->blocks;
     t->ready_end = &t->ready;
     t->moved_ms = clock_ms();
     buffers_init(&t->buffers, memory);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->rest, NULL);
     pthread_cond_init(&t->news, NULL);
+    pthread_cond_init(&t->written, NULL);
     *out = t;
     return 0;
 }
@@ -154,6 +156,7 @@ void transfer_free(struct transfer *t)
     buffers_free(&t->buffers);
     pthread_cond_destroy(&t->rest);
     pthread_cond_destroy(&t->news);
+    pthread_cond_destroy(&t->written);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -190,6 +193,7 @@ static struct file *new_file(const struct transfer *t, const struct transfer_fil
     f->part_size = part_size;
     f->parts = plan_parts(wanted->size, part_size);
     f->streamed = is_streamed(t, f->size, part_size);
+    f->block = BLOCK;
     f->path = copy_of(wanted->path, &failed);
     f->version = copy_of(wanted->version, &failed);
     f->etag = copy_of(wanted->etag, &failed);
