@@ -134,7 +134,7 @@ function transfer.run(options)
     end)
     say_begin(label, t:stats(), listed)
     local over = t:start()
-    local feeding <close> = not listed and task.spawn(feeder(t, o.files, result)) or nil
+    local _ <close> = not listed and task.spawn(feeder(t, o.files, result)) or nil
     task.wait(over)
     ticker:cancel()
     look()
