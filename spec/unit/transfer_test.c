@@ -1100,6 +1100,8 @@ static void choose_plan(struct thing *g, bool job_ends)
         can_be_wrong = false;
     if ((g->plan == WRONG_ONCE || g->plan == WRONG_ALWAYS) && !can_be_wrong)
         g->plan = WELL;
+    if (g->plan == WRONG_ONCE && g->known == BY_PARTS) /* three times alone: that was it */
+        g->plan = WRONG_ALWAYS;
     if (g->plan == PART_AGAIN && (g->known != BY_PARTS || !can_be_wrong))
         g->plan = WELL;
 }
