@@ -614,8 +614,10 @@ static int do_open(struct file *f, struct nc_err *err)
     unlock();
     if (code)
         return fail(err, code, f);
-    f->aside = g->aside;
-    f->block = g->large_blocks ? 2 * BLOCK : BLOCK;
+    if (g->aside) {
+        f->aside = true;
+        f->block = g->large_blocks ? 2 * BLOCK : BLOCK;
+    }
     if (g->clones || g->earlier)
         find_parts(f, g);
     return 0;
