@@ -160,7 +160,7 @@ static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 
 static struct part *claim(struct transfer *t)
 {
-    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
+    if (t->stopping || t->renewing || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
         return NULL;
     struct file *f = next_turn(t);
     if (!f || !skip_stored(f))
