@@ -176,9 +176,9 @@ static void remove_journal(const struct temp_file *t)
 
 int temp_file_publish(struct temp_file *t, struct nc_err *err)
 {
+    remove_journal(t); /* first: nobody would look for it beside a file that has its name */
     if (rename(t->path, t->final))
         return nc_err_sys(err, errno, "rename %s", t->path);
-    remove_journal(t);
     free(t->path);
     t->path = NULL;
     return 0;
