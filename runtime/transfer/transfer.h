@@ -78,9 +78,9 @@ struct file {
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
-    bool found;     /* the sink goes on with what an earlier run has written: there are bytes in it */
-    bool cloned;    /* the sink has made it out of the source's own blocks: no byte was read */
-    bool hashing;   /* a worker is at it, or a part that goes into it as it comes */
+    bool found;   /* the sink goes on with what an earlier run has written: there are bytes in it */
+    bool cloned;  /* the sink has made it out of the source's own blocks: no byte was read */
+    bool hashing; /* a worker is at it, or a part that goes into it as it comes */
     bool failing;
     bool orphans; /* the sink may have begun more than it knows of */
     bool again;   /* start over once the sink has left it */
