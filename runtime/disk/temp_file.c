@@ -166,6 +166,7 @@ int temp_file_sync(const struct temp_file *t, struct nc_err *err)
     return 0;
 }
 
+/* Before its file goes or gets its name: nobody would look for a journal alone. */
 static void remove_journal(const struct temp_file *t)
 {
     char *path = path_of_journal(t);
@@ -187,8 +188,8 @@ int temp_file_publish(struct temp_file *t, struct nc_err *err)
 void temp_file_close(struct temp_file *t, bool keep)
 {
     if (t->path && t->fd >= 0 && !keep) {
-        unlink(t->path);
         remove_journal(t);
+        unlink(t->path);
     }
     if (t->journal >= 0)
         close(t->journal);
