@@ -2,7 +2,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "net/trust.h"
 
+#include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +147,18 @@ static int on_seek(void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
+/* At each new TLS connection. */
+static CURLcode on_tls(CURL *easy, void *ssl_ctx, void *user)
+{
+    struct http_transfer *t = user;
+    (void)easy;
+    X509_STORE *store = trust_store(t->r->ca_file, &t->err);
+    if (!store)
+        return CURLE_SSL_CACERT_BADFILE;
+    SSL_CTX_set1_cert_store(ssl_ctx, store);
+    return CURLE_OK;
+}
+
 static int set_headers(struct http_transfer *t, struct http_request *r)
 {
     curl_slist_free_all(t->headers);
@@ -184,7 +198,7 @@ static void set_body(CURL *easy, const struct http_request *r)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
 }
 
-static void set_common(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+static void set_common(struct http_transfer *t, const struct http_request *r)
 {
     CURL *easy = t->easy;
     curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
@@ -208,11 +222,14 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_READDATA, t);
     curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
-    if (ca_file)
-        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file);
+    /* libcurl is to read no bundle of its own: on_tls brings one. */
+    curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
+    curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, on_tls);
+    curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, t);
 }
 
-int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file)
+int http_easy_begin(struct http_transfer *t, struct http_request *r)
 {
     curl_easy_reset(t->easy);
     t->r = r;
@@ -234,7 +251,7 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
     if (set_headers(t, r))
         return -1;
-    set_common(t, r, r->ca_file ? r->ca_file : ca_file);
+    set_common(t, r);
     set_body(t->easy, r);
     curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url));
     curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
