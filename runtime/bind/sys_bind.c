@@ -204,15 +204,11 @@ static int l_readdir(lua_State *L)
 /* sys.embedded(name) -> the text of "nc.task" or "recipes/serve.lua", or nil */
 static int l_embedded(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
-    for (uint64_t i = 0; i < embed_count; i++) {
-        const struct embed_file *f = &embed_files[i];
-        if (strcmp(f->name, name) == 0) {
-            lua_pushlstring(L, f->start, (size_t)(f->end - f->start));
-            return 1;
-        }
-    }
-    return 0;
+    const struct embed_file *f = embed_find(luaL_checkstring(L, 1));
+    if (!f)
+        return 0;
+    lua_pushlstring(L, f->start, (size_t)(f->end - f->start));
+    return 1;
 }
 
 /* sys.embedded_names() -> list, in the order of the build: sorted by path */

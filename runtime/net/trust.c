@@ -1,7 +1,5 @@
 #include "net/trust.h"
 
-#include "base/embed.h"
-
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <pthread.h>
@@ -18,6 +16,8 @@ struct known {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known *known;
+static const char *offered;
+static size_t offered_len;
 
 /* Where distributions have their bundle: Debian, Alpine; Fedora, RHEL; SUSE; BSD, distroless. */
 static const char *const system_bundles[] = {
@@ -27,6 +27,12 @@ static const char *const system_bundles[] = {
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 };
+
+void trust_offer(const char *pem, size_t len)
+{
+    offered = pem;
+    offered_len = len;
+}
 
 static const char *named(const char *variable)
 {
@@ -62,14 +68,9 @@ static bool add_system(X509_STORE *store)
     return false;
 }
 
-static bool add_embedded(X509_STORE *store)
+static bool add_offered(X509_STORE *store)
 {
-    for (uint64_t i = 0; i < embed_count; i++) {
-        const struct embed_file *f = &embed_files[i];
-        if (strcmp(f->name, "ca-certificates") == 0)
-            return add_pem(store, BIO_new_mem_buf(f->start, (int)(f->end - f->start))) > 0;
-    }
-    return false;
+    return offered && add_pem(store, BIO_new_mem_buf(offered, (int)offered_len)) > 0;
 }
 
 static int fill(X509_STORE *store, const char *file, struct nc_err *err)
@@ -84,7 +85,7 @@ static int fill(X509_STORE *store, const char *file, struct nc_err *err)
                                 "no certificate can be read from the CA bundle %s: set "
                                 "AWS_CA_BUNDLE or SSL_CERT_FILE to one in PEM form",
                                 file);
-    if (folder ? X509_STORE_load_path(store, folder) : add_system(store) || add_embedded(store))
+    if (folder ? X509_STORE_load_path(store, folder) : add_system(store) || add_offered(store))
         return 0;
     return nc_err_set(err, "TlsFailed",
                       "there are no CA certificates on this machine: install its ca-certificates, or "
