@@ -147,12 +147,12 @@ static int on_seek(void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* At each new TLS connection. */
+/* At each new TLS connection of a request that names no bundle. */
 static CURLcode on_tls(CURL *easy, void *ssl_ctx, void *user)
 {
     struct http_transfer *t = user;
     (void)easy;
-    X509_STORE *store = trust_store(t->r->ca_file, &t->err);
+    X509_STORE *store = trust_store(&t->err);
     if (!store)
         return CURLE_SSL_CACERT_BADFILE;
     SSL_CTX_set1_cert_store(ssl_ctx, store);
@@ -222,11 +222,14 @@ static void set_common(struct http_transfer *t, const struct http_request *r)
     curl_easy_setopt(easy, CURLOPT_READDATA, t);
     curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
-    /* libcurl is to read no bundle of its own: on_tls brings one. */
-    curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
+    /* A file by name, which libcurl reads once for each worker as long as no folder is set; it also
+     * keeps connections of different bundles apart. Otherwise on_tls brings the store. */
     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-    curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, on_tls);
-    curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, t);
+    curl_easy_setopt(easy, CURLOPT_CAINFO, r->ca_file);
+    if (!r->ca_file) {
+        curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, on_tls);
+        curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, t);
+    }
 }
 
 int http_easy_begin(struct http_transfer *t, struct http_request *r)
