@@ -47,7 +47,9 @@ endef
 INSTALLED := DESTDIR='$(abspath $(STATIC))'
 
 $(STATIC)/source/unpacked: static/sources
-	static/sources $(@D) curl libxml2 >$(STATIC).log 2>&1 || { cat $(STATIC).log >&2; exit 1; }
+	@mkdir -p $(STATIC)
+	static/sources $(@D) curl libxml2 >$(STATIC)/sources.log 2>&1 || \
+	    { tail -n 40 $(STATIC)/sources.log >&2; exit 1; }
 	touch $@
 
 $(STATIC)/usr/lib/libcurl.a: $(STATIC)/source/unpacked static/static.mk
@@ -92,9 +94,18 @@ $(STATIC)/ncrun: $(STATIC)/ncrun.symbols static/check
 $(STATIC)/SHA256SUMS: $(STATIC)/ncrun
 	cd $(@D) && sha256sum ncrun >$(@F)
 
-.PHONY: static
+$(STATIC)/image: $(STATIC)/ncrun static/image
+	static/image $< $@ $(VERSION)
+
+.PHONY: static image static-twice
 static:
 	spec/deps build static
 	$(MAKE) -s --no-print-directory -j$(JOBS) $(STATIC)/SHA256SUMS
+
+image: static
+	$(MAKE) -s --no-print-directory $(STATIC)/image
+
+static-twice: static
+	static/twice
 
 -include $(STATIC_OBJ:.o=.d)
