@@ -24,8 +24,8 @@ test:
 # BENCH= ROUNDS= SIZE= SHARDS= FILES= DISK= are parameters of spec/bench/run.lua.
 .PHONY: bench
 bench:
-	spec/deps build bench
-	$(MAKE) -s --no-print-directory -j$(JOBS) all
+	spec/deps build static bench
+	$(MAKE) -s --no-print-directory -j$(JOBS) all $(STATIC)/ncrun
 	build/ncrun spec/bench/run.lua
 
 .PHONY: fuzz-run
