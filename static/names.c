@@ -1,7 +1,7 @@
 /* How the static build looks names up: c-ares, by /etc/hosts and /etc/resolv.conf alone.
  *
- * libcurl's channels are opened here instead of in c-ares (the linker's --wrap), since libcurl has no
- * option for any of this. */
+ * libcurl's channels are opened here instead of in c-ares (the linker's --wrap), since libcurl has
+ * no option for any of this. */
 #include <ares.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,9 +23,9 @@ static void seed_rand(void)
         srand(seed);
 }
 
-/* A dead first server costs a part of a second with each name that is tried, and a pod's search list
- * has four: c-ares' own 5 s would outlast the time to connect. Files first, then DNS, whatever the
- * image's nsswitch.conf says of modules that are not here. */
+/* A dead first server costs a part of a second with each name that is tried, and a pod's search
+ * list has four: c-ares' own 5 s would outlast the time to connect. Files first, then DNS, whatever
+ * the image's nsswitch.conf says of modules that are not here. */
 int __wrap_ares_init_options(ares_channel *channel, struct ares_options *options, int mask)
 {
     static pthread_once_t seeded = PTHREAD_ONCE_INIT;

@@ -1,6 +1,7 @@
-/* What would reach for files of the image at run time, and is not to: glibc's lookups load NSS modules
- * of the very glibc that this was linked with, and dlopen a library that wants another libc. Defined
- * here, libc's own stay out of the link. OpenSSL, c-ares and Lua refer to them and go on without. */
+/* What would reach for files of the image at run time, and is not to: glibc's lookups load NSS
+ * modules of the very glibc that this was linked with, and dlopen a library that wants another
+ * libc. Defined here, libc's own stay out of the link. OpenSSL, c-ares and Lua refer to them and go
+ * on without. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stddef.h>

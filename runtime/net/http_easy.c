@@ -260,8 +260,8 @@ static void set_constants(struct http_transfer *t)
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
 }
 
-/* A file by name, which libcurl reads once for each worker as long as no folder is set; it also keeps
- * connections of different bundles apart. Otherwise on_tls brings the store. */
+/* A file by name, which libcurl reads once for each worker as long as no folder is set; it also
+ * keeps connections of different bundles apart. Otherwise on_tls brings the store. */
 static void set_trust(struct http_transfer *t, const char *ca_file)
 {
     curl_easy_setopt(t->easy, CURLOPT_CAPATH, NULL);

@@ -32,7 +32,8 @@ static const char *named(const char *variable)
     return path && *path && access(path, R_OK) == 0 ? path : NULL;
 }
 
-/* Adds the certificates of PEM text, whatever else is in it. Takes ownership of text; NULL is none. */
+/* Adds the certificates of PEM text, whatever else is in it. Takes ownership of text; NULL is none.
+ */
 static bool add_pem(X509_STORE *to, BIO *text)
 {
     int n = 0;
@@ -67,9 +68,10 @@ static int fill(X509_STORE *to, struct nc_err *err)
     const char *folder = file ? NULL : named("SSL_CERT_DIR");
     if (file || (folder && X509_STORE_load_path(to, folder)) || (!folder && add_system(to)))
         return 0;
-    return nc_err_set(err, "TlsFailed",
-                      "there are no CA certificates here: install the image's ca-certificates, or set "
-                      "SSL_CERT_FILE to a bundle in PEM form");
+    return nc_err_set(
+        err, "TlsFailed",
+        "there are no CA certificates here: install the image's ca-certificates, or set "
+        "SSL_CERT_FILE to a bundle in PEM form");
 }
 
 X509_STORE *trust_store(struct nc_err *err)

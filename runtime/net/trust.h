@@ -14,8 +14,8 @@ void trust_offer(const char *pem, size_t len);
 
 /* The certificates of the first of these that is there: the file of SSL_CERT_FILE, of
  * CURL_CA_BUNDLE, the folder of SSL_CERT_DIR, the system's bundle where the distributions keep it,
- * what trust_offer brought. Borrowed, for ever. NULL with err filled (TlsFailed) when none is there,
- * or the file that a variable names holds no certificate. */
+ * what trust_offer brought. Borrowed, for ever. NULL with err filled (TlsFailed) when none is
+ * there, or the file that a variable names holds no certificate. */
 X509_STORE *trust_store(struct nc_err *err);
 
 #endif

@@ -88,7 +88,8 @@ describe("the static build", function()
         local opened = {}
         for path in helper.read(trace):gmatch '[^\n]-open[at]*%([^"\n]*"([^"]+)"' do opened[path] = true end
         opened[script] = nil
-        for _, path in ipairs { "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt", "/dev/urandom" } do
+        for _, path in ipairs { "/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs/ca-certificates.crt",
+            "/dev/urandom" } do
             opened[path] = nil
         end
         -- What the machine allows: CPUs and memory.

@@ -64,7 +64,8 @@ for _, image in ipairs { "in-empty", "in-hostile" } do
 
         it("is found in /etc/hosts, and nobody is asked", function()
             local dns <close> = name_server(1)
-            assert.equal("ok", (get("store.local", { hosts = "127.0.0.1 store.local\n", ["resolv.conf"] = resolv("", 1) })))
+            assert.equal("ok", (get("store.local", { hosts = "127.0.0.1 store.local\n",
+                ["resolv.conf"] = resolv("", 1) })))
             assert.same({}, asked(dns))
         end)
 
@@ -93,6 +94,7 @@ for _, image in ipairs { "in-empty", "in-hostile" } do
             local answer = get("six", { ["resolv.conf"] = resolv("", 1) })
             port = before
             assert.equal("ok", answer)
+            assert.truthy(dns:stdout():find("udp six.svc.cluster.local AAAA\n", 1, true))
         end)
 
         it("with 80 addresses, which fit no datagram, is asked for over TCP", function()
