@@ -10,6 +10,7 @@ local USAGE <const> = [[
 ncrun runs recipes that move the bytes of an AI job and look after its process.
 
   ncrun SCRIPT [name=value ...] [-- command ...]   run a recipe: a file, or one of those below
+  ncrun render [SCRIPT] [name=value ...]           Kubernetes manifests: the catalog, or a script's own
   ncrun help [SCRIPT]                              this text, or a recipe's parameters
   ncrun list                                       the recipes inside this binary
   ncrun version                                    what this is and what it runs with

@@ -8,6 +8,7 @@ local task   = require "nc.task"
 local COMMANDS <const> = {
     help = "cli.help", ["-h"] = "cli.help", ["--help"] = "cli.help",
     list = "cli.list",
+    render = "cli.render",
     test = "cli.test",
     version = "cli.version", ["--version"] = "cli.version",
 }
