@@ -3,17 +3,20 @@
 --   ncrun render [out=first-job] [only=NAME]            the catalog: manifests, pages, recipes, ncrun, SHA256SUMS
 --   ncrun render SCRIPT name=my-job [name=value ...] [-- command ...]      one manifest, into out= (.)
 --   ncrun render ... stdout | --check                   print it | look for mistakes, write nothing
+--   ncrun render --check FILE.yaml ...                  ... in manifests, edited ones for example
 
 local catalog  = require "manifests.catalog"
 local cluster  = require "manifests.cluster"
 local elf      = require "nc.elf"
 local errors   = require "nc.errors"
+local lint     = require "nc.k8s.lint"
 local log      = require "nc.log"
 local manifest = require "nc.manifest"
 local pages    = require "manifests.pages"
 local scripts  = require "cli.scripts"
 local sys      = require "nc.core.sys"
 local text     = require "nc.core.text"
+local yaml     = require "nc.yaml"
 
 local render = {}
 
@@ -22,7 +25,7 @@ local OPTIONS <const> = { "base", "binary", "delivery", "image", "name", "namesp
 -- ---- words ----
 
 local function read_words(args)
-    local o = { rest = {} }
+    local o = { rest = {}, manifests = {} }
     for i, word in ipairs(args) do
         if word == "--" then
             table.move(args, i, #args, #o.rest + 1, o.rest)
@@ -37,11 +40,16 @@ local function read_words(args)
             o.check = true
         elseif ours then
             o[name] = value
+        elseif word:find "%.ya?ml$" and not word:find "=" then
+            table.insert(o.manifests, word)
         elseif not word:find "=" and not o.script then
             o.script = word
         else
             o.rest[#o.rest + 1] = word
         end
+    end
+    if #o.manifests > 0 and not o.check then
+        error(errors.usage("%s is a manifest already; --check looks for mistakes in it", o.manifests[1]), 0)
     end
     if not o.script and #o.rest > 0 then
         error(errors.usage("%s", errors.unknown("option", o.rest[1]:match "^[^=]*", OPTIONS)), 0)
@@ -247,14 +255,30 @@ local function refuse_findings(list)
     if #lines == 0 then return end
     error(errors.new {
         code = "BadManifest",
-        message = ("%d mistakes in what was rendered, and nothing was written:\n  %s"):format(#lines,
-            table.concat(lines, "\n  ")),
+        message = ("%d mistakes, and nothing was written:\n  %s"):format(#lines, table.concat(lines, "\n  ")),
     }, 0)
+end
+
+local function check_files(paths)
+    local list = {}
+    for i, path in ipairs(paths) do
+        local bytes = read_file(path)
+        if not bytes then
+            error(errors.new { code = "NotFound", message = ("read %s: it is not there"):format(path) }, 0)
+        end
+        local ok, objects = pcall(yaml.decode_all, bytes)
+        if not ok then error(errors.new { code = "BadManifest", message = path .. ": " .. tostring(objects) }, 0) end
+        list[i] = { file = path, objects = objects, findings = lint.check(objects) }
+    end
+    refuse_findings(list)
+    log.info(("%d manifests, no mistakes"):format(#list))
+    return 0
 end
 
 ---@param args string[]
 function render.run(args)
     local o = read_words(args)
+    if #o.manifests > 0 then return check_files(o.manifests) end
     if o.name and not o.script then
         error(errors.usage "name= is for a script's own manifest; only= picks one of the catalog", 0)
     end

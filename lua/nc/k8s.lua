@@ -67,7 +67,7 @@ end
 
 -- Kubernetes replaces $(NAME) and $$ in args and values of env.
 local function as_is(s)
-    return s:find "%$[$(]" and (s:gsub("%$", "$$$$")) or s
+    return s:find "%$[$(]" and (s:gsub("%$", "$$")) or s
 end
 
 -- { NAME = "text" | { secret =, key =, optional = } | { field = } } as a list, sorted.
@@ -377,7 +377,7 @@ end
 -- The one with the script, and what the recipe has for it besides.
 local function script_map(this, o, namespace)
     local files = {
-        start = start.script(this.base, this.sums, o.goes_on or false),
+        start = start.script(not this.delivery_image and this.base or nil, this.sums, o.goes_on or false),
         [this.script.file] = this.script.text,
         ["install.lua"] = this.delivery_image and start.INSTALL or nil,
     }

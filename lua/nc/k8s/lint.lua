@@ -353,6 +353,27 @@ local function pod_facts(object)
     return facts
 end
 
+local function path_of(object)
+    local name = type(object.metadata) == "table" and object.metadata.name
+    return ("%s/%s"):format(object.kind, name and tostring(name) or "?")
+end
+
+-- What other objects are checked against.
+local function note(object, context)
+    local name = object.metadata.name
+    if object.kind == "ConfigMap" then context.maps[name] = true end
+    if object.kind == "Service" then context.services[name] = true end
+    if template_of(object) then table.insert(context.pods, pod_facts(object)) end
+end
+
+-- A manifest that somebody has written may have text where an object belongs.
+local function guard(f, path, object, fn, ...)
+    if not pcall(fn, object, ...) and f.misshapen ~= path then
+        f.misshapen = path
+        f:add(path, "is not shaped as a %s is", object.kind)
+    end
+end
+
 --- What is wrong with a manifest's objects; nothing when the list is empty. Paths begin with
 --- "Job/nanogpt".
 ---@param objects table[]
@@ -361,22 +382,25 @@ function lint.check(objects)
     local f = setmetatable({}, Findings)
     local context = { maps = {}, services = {}, pods = {} }
     local seen = {}
-    for _, object in ipairs(objects) do
-        local name = tostring(object.metadata and object.metadata.name)
-        local path = ("%s/%s"):format(object.kind, name)
+    for i, object in ipairs(objects) do
+        if type(object) ~= "table" or type(object.kind) ~= "string" then
+            f:add(("document %d"):format(i), "is no object with a kind")
+            return setmetatable(f, nil)
+        end
+        local path = path_of(object)
         if seen[path] then f:add(path, "comes twice") end
         seen[path] = true
-        if object.kind == "ConfigMap" then context.maps[name] = true end
-        if object.kind == "Service" then context.services[name] = true end
-        if template_of(object) then table.insert(context.pods, pod_facts(object)) end
+        guard(f, path, object, note, context)
     end
     for _, object in ipairs(objects) do
-        local path = ("%s/%s"):format(object.kind, tostring(object.metadata and object.metadata.name))
-        check_names(f, path, object)
-        local check = KINDS[object.kind]
-        if check then check(f, path, object, context) end
+        local path = path_of(object)
+        guard(f, path, object, function() check_names(f, path, object) end)
+        guard(f, path, object, function()
+            if KINDS[object.kind] then KINDS[object.kind](f, path, object, context) end
+        end)
     end
     table.sort(f, function(a, b) return a.path < b.path end)
+    f.misshapen = nil
     return setmetatable(f, nil)
 end
 

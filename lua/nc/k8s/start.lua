@@ -35,8 +35,11 @@ fetch() { # FILE: by whatever this image has
         curl) curl -fsSL --connect-timeout 10 --max-time 300 -o "$1" "$base/ncrun-$machine" ;;
         wget) wget -q -T 30 -O "$1" "$base/ncrun-$machine" ;;
         python3) python3 -c 'import shutil, sys, urllib.request
-with urllib.request.urlopen(sys.argv[1], timeout=30) as body, open(sys.argv[2], "wb") as file:
-    shutil.copyfileobj(body, file)' "$base/ncrun-$machine" "$1" ;;
+try:
+    with urllib.request.urlopen(sys.argv[1], timeout=30) as body, open(sys.argv[2], "wb") as file:
+        shutil.copyfileobj(body, file)
+except OSError as e:
+    sys.exit("python3: %%s" %% e)' "$base/ncrun-$machine" "$1" ;;
         esac && return 0
     done
     return 1
@@ -68,6 +71,22 @@ get() {
     return 1
 }
 
+]]
+
+-- Where an init container brings it.
+local BROUGHT <const> = [[
+#!/bin/sh
+# Hands over to the ncrun that the init container has put here: sh start RECIPE [name=value ...]
+here=%s
+why="the init container has put none into $here"
+
+get() {
+    [ -s "$here/ncrun" ] && chmod +x "$here/ncrun"
+}
+
+]]
+
+local HAND_OVER <const> = [[
 if get; then
     exec "$here/ncrun" "$@"
 fi
@@ -101,15 +120,22 @@ function start.quote(s)
 end
 
 --- The script's text.
----@param base string                 the address that ncrun-<machine> is below
+---@param base string?                 the address that ncrun-<machine> is below; nil: an init container
+---  brings it
 ---@param sums table<string, string>  machine as `uname -m` says it -> SHA-256
 ---@param goes_on boolean             whether the command after `--` runs where ncrun can't be had
 ---@return string
 function start.script(base, sums, goes_on)
-    local cases = {}
-    for machine, sum in pairs(sums) do cases[#cases + 1] = ("%s) sum=%s ;;"):format(machine, sum) end
-    table.sort(cases)
-    return HEAD:format(start.quote(base), table.concat(cases, "\n"), start.HOME) .. (goes_on and GO_ON or STOP)
+    local head
+    if base then
+        local cases = {}
+        for machine, sum in pairs(sums) do cases[#cases + 1] = ("%s) sum=%s ;;"):format(machine, sum) end
+        table.sort(cases)
+        head = HEAD:format(start.quote(base), table.concat(cases, "\n"), start.HOME)
+    else
+        head = BROUGHT:format(start.HOME)
+    end
+    return head .. HAND_OVER .. (goes_on and GO_ON or STOP)
 end
 
 return start
