@@ -32,6 +32,11 @@ local function manifest(name)
     return assert(helper.read(("%s/%s.yaml"):format(FOLDER, name)), name)
 end
 
+-- The same where ncrun can't be fetched; three tries, without their pauses.
+local function unreachable(text)
+    return (text:gsub("base=%S+", "base=" .. BASE .. "/nowhere"):gsub("for wait in 1 3 0", "for wait in 0 0 0"))
+end
+
 local function training(name)
     local text, n = manifest(name):gsub(SOURCE:gsub("%p", "%%%0"), "file:///image/master.tar.gz")
     assert(n >= 1)
@@ -64,6 +69,18 @@ local function shared_volume()
         helper.sh("umount -l " .. path)
         child:__close()
     end })
+end
+
+-- Puts key, text, key, text, ... into the bucket.
+local function put(env, ...)
+    local path = helper.tmp() .. "/put.lua"
+    helper.write(path, [[
+        local words = { ... }
+        local bucket <close> = require "nc.s3".bucket(os.getenv "NC_BUCKET")
+        for i = 1, #words, 2 do bucket:put(words[i], words[i + 1]) end
+    ]])
+    local code, _, err = helper.ncrun({ path, ... }, { env = env })
+    assert.equal(0, code, err)
 end
 
 local function hub(repository)
@@ -119,23 +136,22 @@ describe("a rendered pod", function()
             { host = { ["/mnt/shared"] = volume.path } }))
         assert.equal(7, code, err)
         assert.equal(out, helper.read(volume.behind .. "/logs/nanogpt/nanogpt-x7.log"))
-        code, _, err = pods.run(training "nanogpt-job", gpu_pod(image, nil))
-        assert.equal(7, code, err)
+        code, out, err = pods.run(training "nanogpt-job", gpu_pod(image, nil))
+        assert.equal(7, code, err .. out)
         assert.matches("nothing of this run's log is kept", err)
     end)
 
     it("runs a training without ncrun where that can't be had, and the others stop with the reason", function()
-        local dead = BASE .. "/nowhere"
-        local code, out, err = pods.run(training("nanogpt-job"):gsub("base=%S+", "base=" .. dead), gpu_pod(image, env))
+        local code, out, err = pods.run(unreachable(training "nanogpt-job"), gpu_pod(image, env))
         assert.equal(7, code, err)
         assert.matches("^prepared\ntorchrun %-%-standalone", out)
-        assert.matches("start: no ncrun: " .. dead .. "/ncrun-", err, 1, true)
+        assert.matches("start: no ncrun: " .. BASE .. "/nowhere/ncrun-", err, 1, true)
         assert.matches("can't be fetched; the command runs without it, and no log of it will be kept\n$", err)
-        code, _, err = pods.run(training("nanogpt-job"):gsub("sum=%x+", "sum=" .. ("0"):rep(64)), gpu_pod(image, env))
-        assert.equal(7, code)
+        code, out, err = pods.run(training("nanogpt-job"):gsub("sum=%x+", "sum=" .. ("0"):rep(64)), gpu_pod(image, env))
+        assert.equal(7, code, out)
         assert.matches("is not the one of this manifest", err)
         for _, name in ipairs { "bucket-logs-reader", "kimi-k3-weights-to-bucket", "shared-pvc", "s3-shell-pod" } do
-            code, out, err = pods.run(manifest(name):gsub("base=%S+", "base=" .. dead), {
+            code, out, err = pods.run(unreachable(manifest(name)), {
                 name = "pod", secrets = { ["nc-storage"] = env, ["nrp-tutorial-s3"] = env },
                 claims = { ["jupyterhub-shared-volume"] = helper.tmp() },
             })
@@ -146,15 +162,9 @@ describe("a rendered pod", function()
     end)
 
     it("prints a job's newest log, and another's once JOB is edited, or the one that KEY names", function()
-        for job, text in pairs { nanogpt = "step 1\n", other = "step 2\n" } do
-            local path = helper.tmp() .. "/log"
-            helper.write(path, text)
-            staging.put(server.env, path, ("logs/%s/zzz.log"):format(job))
-        end
+        put(env, "logs/nanogpt/zzz.log", "step 1\n", "logs/other/zzz.log", "step 2\n")
         os.execute "sleep 1.1" -- a bucket's clock counts seconds
-        local path = helper.tmp() .. "/log"
-        helper.write(path, "the newest\n")
-        staging.put(server.env, path, "logs/nanogpt/newest.log")
+        put(env, "logs/nanogpt/newest.log", "the newest\n")
         local reader, cluster = manifest "bucket-logs-reader", { name = "pod", secrets = { ["nc-storage"] = env } }
         local code, out, err = pods.run(reader, cluster)
         assert.equal(0, code, err)
@@ -288,8 +298,7 @@ describe("a rendered pod", function()
     end
 
     it("ends with the training it runs without ncrun when told to, within its grace", function()
-        local text = training("nanogpt-job"):gsub("base=%S+", "base=" .. BASE .. "/nowhere"):gsub("sleep \"%$wait\"",
-            ":")
+        local text = unreachable(training "nanogpt-job")
         helper.write(image .. "/slow/torchrun", "#!/bin/sh\ntrap 'echo told; exit 9' TERM\necho up\n"
             .. "while :; do sleep 0.05; done\n")
         helper.sh("chmod +x " .. image .. "/slow/torchrun")
