@@ -10,18 +10,30 @@
 struct http_transfer {
     CURL *easy; /* kept between requests; its connections live in the multi handle */
     struct http_request *r;
-    struct curl_slist *headers;
-    struct nc_err err; /* set by a callback that stopped the transfer */
-    size_t sent;       /* bytes of the body handed to libcurl */
-    bool body_started; /* the answer's head was checked */
-    bool into_dest;
+    const char *method; /* that it is set up for; NULL: none */
+    bool uploads;
+    const char *ca_file;
+    struct buf lines;        /* the request's headers, each a string */
+    struct curl_slist *list; /* of them, as libcurl wants it */
+    size_t list_size;
+    struct nc_err err;  /* set by a callback that stopped the transfer */
+    size_t sent;        /* bytes of the body handed to libcurl */
+    bool body_started;  /* the answer's head was checked */
+    bool expected;      /* its body is the one that dest or take is for */
+    bool hook_failed;   /* the owner's begun, take or give has filled r->err */
+    bool answered;      /* the answer has begun */
+    bool late;          /* cut because it had not */
+    uint64_t begun_ms;  /* when the attempt began */
     uint64_t window_ms; /* the stall clock: when this window began, bytes seen by then */
     curl_off_t window_bytes;
     char curl_text[CURL_ERROR_SIZE];
     struct http_transfer *prev, *next;
 };
 
-/* Sets every option for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
+/* Zeroed at first; free accepts that. -1 without memory. */
+int http_easy_init(struct http_transfer *t, CURLSH *names);
+void http_easy_free(struct http_transfer *t);
+/* Sets it up for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
 int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file);
 /* After libcurl is done with it: fills r's status, failed, err. */
 void http_easy_end(struct http_transfer *t, CURLcode code);
@@ -29,5 +41,9 @@ void http_easy_end(struct http_transfer *t, CURLcode code);
 void http_easy_undo(struct http_transfer *t);
 /* True once the attempt has moved too little for too long, at now_ms. */
 bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms);
+/* True once its first byte is late, if that is a reason to cut it. */
+bool http_easy_late(struct http_transfer *t, uint64_t now_ms);
+/* What has passed so far counts no more for a stall. */
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms);
 
 #endif

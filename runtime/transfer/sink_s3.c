@@ -1,4 +1,4 @@
-#include "transfer/ends.h"
+#include "transfer/sink_s3.h"
 
 #include "s3/s3_xml.h"
 
@@ -6,33 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    COMPLETE_STALL_MS = 300 * 1000, /* putting a large object together takes a server a while */
-    ANSWER_MAX = 1024 * 1024,
-};
-
-struct sink_s3 {
-    struct sink base;
-    struct s3_client *client;
-    char *prefix;
-};
-
-/* One file's own requests: create, complete and abort, one at a time, begun under the transfer's
- * lock; and the look at the object after a Complete that failed, begun by a worker. */
-struct s3_file {
-    struct s3_request request, look;
-    bool in_use;
-    atomic_bool looking;
-    struct file *file;
-    struct buf body;
-    struct nc_err why; /* of the Complete */
-};
-
-struct s3_part_put {
-    struct s3_request request;
-    struct part *part;
-};
 
 static int key_of(const struct sink_s3 *s, const struct file *f, struct buf *key)
 {
@@ -47,21 +20,27 @@ static enum op no_memory(const struct file *f, struct nc_err *err)
     return OP_FAILED;
 }
 
+struct s3_file *sink_s3_file(struct file *f)
+{
+    struct s3_file *d = f->sink_data;
+    if (!d && (d = calloc(1, sizeof *d))) {
+        d->file = f;
+        local_file_init(&d->local);
+        buf_init(&d->body, 2 * SINK_S3_ANSWER_MAX);
+        f->sink_data = d;
+    }
+    return d;
+}
+
 /* Starts a request over for the file. */
 static struct s3_request *begin(struct sink_s3 *s, struct file *f, const char *method,
                                 void (*done)(struct s3_request *))
 {
-    struct s3_file *d = f->sink_data;
+    struct s3_file *d = sink_s3_file(f);
     struct nc_err err;
     struct buf key;
-    if (!d) {
-        d = calloc(1, sizeof *d);
-        if (!d)
-            return NULL;
-        d->file = f;
-        buf_init(&d->body, 2 * ANSWER_MAX);
-        f->sink_data = d;
-    }
+    if (!d)
+        return NULL;
     if (d->in_use)
         s3_request_free(&d->request);
     d->in_use = false;
@@ -73,7 +52,7 @@ static struct s3_request *begin(struct sink_s3 *s, struct file *f, const char *m
         return NULL;
     d->request.owner = d;
     d->request.done = done;
-    d->request.http.text_max = ANSWER_MAX;
+    d->request.http.text_max = SINK_S3_ANSWER_MAX;
     d->request.http.text_whole = true;
     return &d->request;
 }
@@ -83,7 +62,7 @@ static void end(struct s3_request *r)
     struct s3_file *d = r->owner;
     struct nc_err err = r->http.err;
     bool failed = r->http.failed;
-    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_note(d->file->transfer, &r->http);
     transfer_file_ended(d->file, failed ? &err : NULL);
 }
 
@@ -115,7 +94,7 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
     if (f->parts == 1 || f->upload_id)
-        return OP_OVER;
+        return f->direct && (f->parts > 1 || !f->etag) ? sink_s3_ask_source(s, f, err) : OP_OVER;
     struct s3_request *r = begin(s, f, "POST", end);
     if (!r)
         return no_memory(f, err);
@@ -124,15 +103,35 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
     r->http.has_body = true;
     r->http.once = true;
     r->read = read_upload_id;
+    if (f->direct)
+        return sink_s3_ask_source(s, f, err);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }
 
 /* ---- parts ---- */
 
+/* The next bytes of the body, from the file itself. */
+static int give(struct http_request *r, size_t offset, char *out, size_t len)
+{
+    const struct s3_part_op *op = (struct s3_part_op *)(void *)r;
+    const struct part *p = op->part;
+    struct s3_file *d = p->file->sink_data;
+    return local_file_read(&d->local, op->sink->from, p->file, p->offset + offset, out, len,
+                           &r->err);
+}
+
+static int read_back(struct sink *self, struct file *f, uint64_t offset, char *data, size_t len,
+                     struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    struct s3_file *d = f->sink_data;
+    return local_file_read(&d->local, s->from, f, offset, data, len, err);
+}
+
 static void stored(struct s3_request *r)
 {
-    struct s3_part_put *op = r->owner;
+    struct s3_part_op *op = r->owner;
     struct part *part = op->part;
     struct nc_err err = r->http.err;
     bool failed = r->http.failed;
@@ -141,40 +140,56 @@ static void stored(struct s3_request *r)
         nc_err_set(&err, "BadAnswer", "%s: the server's answer has no ETag", r->what);
         failed = true;
     }
-    transfer_note_retries(part->file->transfer, r->http.attempts);
+    if (!failed && part->file->streamed)
+        failed = local_file_check(&((struct s3_file *)part->file->sink_data)->local, part->file,
+                                  &err) != 0;
+    transfer_note(part->file->transfer, &r->http);
     transfer_part_stored(part, etag, failed ? &err : NULL);
+}
+
+struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct nc_err *err)
+{
+    struct file *f = part->file;
+    struct s3_part_op *op = calloc(1, sizeof *op);
+    struct buf key;
+    if (key_of(s, f, &key) || !op || (f->streamed && !sink_s3_file(f)) ||
+        s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
+        buf_free(&key);
+        free(op);
+        no_memory(f, err);
+        return NULL;
+    }
+    buf_free(&key);
+    part->op = op;
+    op->sink = s;
+    op->part = part;
+    op->request.owner = op;
+    op->request.http.has_body = true;
+    if (f->parts > 1) {
+        char number[16];
+        snprintf(number, sizeof number, "%" PRIu32, part->index + 1);
+        url_query_add(&op->request.query, "partNumber", number);
+        url_query_add(&op->request.query, "uploadId", f->upload_id);
+    }
+    return op;
 }
 
 static enum op store(struct sink *self, struct part *part, struct nc_err *err)
 {
-    struct sink_s3 *s = (struct sink_s3 *)self;
     struct file *f = part->file;
-    struct s3_part_put *op = calloc(1, sizeof *op);
-    struct buf key;
-    if (key_of(s, f, &key) || !op ||
-        s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
-        buf_free(&key);
-        free(op);
-        return no_memory(f, err);
-    }
-    buf_free(&key);
-    part->op = op;
-    op->part = part;
+    struct s3_part_op *op = sink_s3_part_op((struct sink_s3 *)self, part, err);
+    if (!op)
+        return OP_FAILED;
     struct s3_request *r = &op->request;
-    if (f->parts > 1) {
-        char number[16];
-        snprintf(number, sizeof number, "%" PRIu32, part->index + 1);
-        url_query_add(&r->query, "partNumber", number);
-        url_query_add(&r->query, "uploadId", f->upload_id);
-    } else {
+    if (f->parts == 1)
         add_digest(r, f);
-    }
-    r->owner = op;
     r->done = stored;
     memcpy(r->payload_hash, part->sha256, sizeof part->sha256);
-    r->http.body = part->data;
+    if (f->streamed)
+        r->http.give = give;
+    else
+        r->http.body = part->data;
     r->http.body_len = part->len;
-    r->http.has_body = true;
     r->http.moved = transfer_bytes_out(f->transfer);
     transfer_bound(f->transfer, &r->http);
     s3_submit(transfer_pool(f->transfer), r);
@@ -247,7 +262,7 @@ static void completed(struct s3_request *r)
         end(r);
         return;
     }
-    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_note(d->file->transfer, &r->http);
     d->look.owner = d;
     d->look.done = looked;
     d->look.read = read_look;
@@ -281,8 +296,10 @@ static enum op finish(struct sink *self, struct file *f, struct nc_err *err)
     r->http.body = d->body.data;
     r->http.body_len = d->body.len;
     r->http.has_body = true;
-    r->http.stall_ms = COMPLETE_STALL_MS;
+    r->http.stall_ms = SINK_S3_STALL_MS;
     r->read = read_complete;
+    if (d->source_in_use) /* parts of it were copied */
+        return sink_s3_ask_source(s, f, err);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }
@@ -308,7 +325,9 @@ static void cancel(struct sink *self, struct file *f, struct part *part)
     struct http_pool *pool = transfer_pool(f->transfer);
     struct s3_file *d = f->sink_data;
     if (part)
-        http_cancel(pool, &((struct s3_part_put *)part->op)->request.http);
+        http_cancel(pool, &((struct s3_part_op *)part->op)->request.http);
+    else if (d && atomic_load(&d->asking))
+        http_cancel(pool, &d->source.http);
     else if (d && d->in_use)
         http_cancel(pool, &d->request.http);
     if (!part && d && atomic_load(&d->looking))
@@ -318,21 +337,25 @@ static void cancel(struct sink *self, struct file *f, struct part *part)
 static void release(struct sink *self, struct part *part)
 {
     (void)self;
-    struct s3_part_put *op = part->op;
+    struct s3_part_op *op = part->op;
     if (op)
         s3_request_free(&op->request);
     free(op);
     part->op = NULL;
 }
 
-static void forget(struct sink *self, struct file *f)
+static void forget(struct sink *self, struct file *f, bool keep)
 {
     (void)self;
+    (void)keep;
     struct s3_file *d = f->sink_data;
     if (d->in_use)
         s3_request_free(&d->request);
+    if (d->source_in_use)
+        s3_request_free(&d->source);
     if (atomic_load(&d->looking))
         s3_request_free(&d->look);
+    local_file_free(&d->local);
     buf_free(&d->body);
     free(d);
     f->sink_data = NULL;
@@ -341,19 +364,29 @@ static void forget(struct sink *self, struct file *f)
 static void free_sink(struct sink *self)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
+    local_files_free(s->from);
+    free(s->copy_prefix);
     free(s->prefix);
     free(s);
 }
 
-struct sink *sink_s3_new(struct s3_client *client, const char *prefix)
+struct sink *sink_s3_new(struct s3_client *client, const char *prefix, const char *from)
 {
     struct sink_s3 *s = calloc(1, sizeof *s);
-    if (!s || !(s->prefix = strdup(prefix))) {
-        free(s);
+    if (!s)
+        return NULL;
+    s->prefix = strdup(prefix);
+    /* An MD5 of the body needs all of it at once. */
+    bool streamed = from && !client->content_md5;
+    s->from = streamed ? local_files_new(from) : NULL;
+    if (!s->prefix || (streamed && !s->from)) {
+        free_sink(&s->base);
         return NULL;
     }
     s->base = (struct sink){
         .digests = !client->endpoint.tls,
+        .streamed = streamed,
+        .read = read_back,
         .open = open_file,
         .store = store,
         .finish = finish,
