@@ -28,8 +28,10 @@ return {
         },
     },
 
-    -- Pinned by tag. `client` is any small image with sh and one of curl, wget, python3.
+    -- Pinned by tag. `ncrun` holds nothing but ncrun, for delivery=image; `client` is any small image with
+    -- sh and one of curl, wget, python3.
     images = {
+        ncrun = "access.nationalcompute.com/ncrun:0.1.0",
         client = "docker.io/curlimages/curl:8.10.1",
         python = "docker.io/library/python:3.12-slim",
         pytorch = {

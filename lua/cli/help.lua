@@ -3,6 +3,7 @@
 local command = require "cli.command"
 local list    = require "cli.list"
 local recipe  = require "nc.recipe"
+local render  = require "cli.render"
 local scripts = require "cli.scripts"
 
 local help = {}
@@ -52,7 +53,9 @@ end
 ---@param args string[]
 function help.run(args)
     local commands = command.all()
-    if commands[args[1]] then
+    if args[1] == "render" then
+        print(render.describe())
+    elseif commands[args[1]] then
         print(commands[args[1]]:describe())
     elseif args[1] then
         describe(args[1])

@@ -1,9 +1,4 @@
 --- ncrun render: the catalog of manifests with its pages, or the manifest of one script.
---
---   ncrun render [out=first-job] [only=NAME]            the catalog: manifests, pages, recipes, ncrun, SHA256SUMS
---   ncrun render SCRIPT name=my-job [name=value ...] [-- command ...]      one manifest, into out= (.)
---   ncrun render ... stdout | --check                   print it | look for mistakes, write nothing
---   ncrun render --check FILE.yaml ...                  ... in manifests, edited ones for example
 
 local catalog  = require "manifests.catalog"
 local cluster  = require "manifests.cluster"
@@ -19,6 +14,28 @@ local text     = require "nc.core.text"
 local yaml     = require "nc.yaml"
 
 local render = {}
+
+local HELP <const> = [[
+ncrun render [only=NAME,...] [out=first-job]     the catalog: manifests, pages, recipes, ncrun, SHA256SUMS
+ncrun render SCRIPT [name=my-job] [name=value ...] [-- command ...]     one manifest, from any script
+ncrun render ... stdout                          prints it
+ncrun render ... --check                         looks for mistakes and writes nothing
+ncrun render --check FILE.yaml ...               the same for manifests that are there, edited ones say
+
+A recipe says itself which Kubernetes objects run it (its `manifest`); around a script that doesn't, a Job
+is put. name=value after a script are its own parameters, for the pod. Files are rewritten only when they
+changed. A mistake that kubectl would not see ends it with 1 and is named by its path.
+
+Options:
+  out=FOLDER         where to (default first-job; for a script .)
+  only=NAME,...      these of the catalog, and no pages
+  name=NAME          a script's manifest: what its objects are called (default the script's name)
+  namespace=NAME     where the objects go (default as the recipe says)
+  image=IMAGE        in place of the recipe's own
+  base=ADDRESS       where pods fetch ncrun-<machine>: the address of the folder that holds the manifests
+  binary=PATH,...    the static ncrun to publish, one for each machine type (default: this one, else
+                     build/static/ncrun); its SHA-256 goes into each manifest
+  delivery=fetch     ... or delivery=image, or delivery=IMAGE: an init container brings ncrun from there]]
 
 local OPTIONS <const> = { "base", "binary", "delivery", "image", "name", "namespace", "only", "out" }
 
@@ -80,7 +97,7 @@ local function binaries(o)
         local built = bytes and elf.read(bytes)
         if not (built and built.machine) then
             error(errors.usage("pods fetch a static ncrun and check its SHA-256, but %s is %s: `make static` builds "
-                .. "it; or say binary=PATH, or delivery=IMAGE of an image that has it", path,
+                .. "it; or say binary=PATH, or delivery=image", path,
                 bytes and "no Linux program" or "not there"), 0)
         end
         found[built.machine] = bytes
@@ -92,8 +109,8 @@ end
 local function settings(o)
     local s = { base = (o.base or cluster.base):gsub("/+$", ""), image = o.image, namespace = o.namespace,
                 sums = {}, binaries = {} }
-    if o.delivery then
-        s.delivery_image = o.delivery
+    if o.delivery and o.delivery ~= "fetch" then
+        s.delivery_image = o.delivery == "image" and cluster.images.ncrun or o.delivery
     else
         s.binaries = binaries(o)
     end
@@ -273,6 +290,12 @@ local function check_files(paths)
     refuse_findings(list)
     log.info(("%d manifests, no mistakes"):format(#list))
     return 0
+end
+
+--- What `ncrun help render` prints.
+---@return string
+function render.describe()
+    return HELP
 end
 
 ---@param args string[]
