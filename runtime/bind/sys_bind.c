@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <yaml.h>
 
 #include "base/build_id.h"
 #include "base/clock.h"
@@ -301,6 +302,7 @@ static int l_versions(lua_State *L)
     char dotted[40];
     snprintf(dotted, sizeof dotted, "%ld.%ld.%ld", xml / 10000, xml / 100 % 100, xml % 100);
     add_version(L, "libxml2", dotted);
+    add_version(L, "libyaml", yaml_get_version_string());
     add_version(L, "jansson", jansson_version_str());
     add_version(L, "glibc", gnu_get_libc_version());
     return 1;
