@@ -33,11 +33,11 @@ local function open_bucket(p)
     return s3.bucket(p.bucket, { endpoint = p.endpoint ~= "" and p.endpoint or nil })
 end
 
--- NFS stalls when writes run far ahead of the server: there few small parts are in flight, which come
--- nearly in the order of the file, 64 MiB of them at most.
-local function gentle(p)
+-- NFS stalls when writes run far ahead of the server: there, few parts are in flight, which come nearly
+-- in the order of their files.
+local function parallel_of(p)
     local nfs = p.to == "volume" and volume.kind(p.volume) == "nfs"
-    return p.parallel == 0 and nfs and 8 or p.parallel, p.part_size == 0 and nfs and 8 << 20 or p.part_size
+    return p.parallel == 0 and nfs and 8 or p.parallel
 end
 
 return recipe {
@@ -55,8 +55,7 @@ return recipe {
         allow     = { "", "only these files: patterns such as *.safetensors, separated by commas" },
         ignore    = { "", "not these files" },
         parallel  = { 0, "parts in flight; 0: by the number of CPUs; 8 on a volume that is NFS" },
-        part_size = { "0", "bytes of a part, 5MiB to 5GiB; 0: by the file's size; 8MiB on a volume that is NFS",
-                      type = "size" },
+        part_size = { "0", "bytes of a part, 5MiB to 5GiB; 0: by the file's size", type = "size" },
         memory    = { "0", "most memory for parts in flight; 0: by what the machine has", type = "size" },
         stall     = { "30s", "a request that moves nothing for so long is cut and tried again", type = "duration" },
         soft_cap  = { "2TiB", "warn when the bucket's models are more than this", type = "size" },
@@ -75,11 +74,11 @@ return recipe {
         local model = hub.open():pin(found.repository, p.revision) -- one commit for all of it
         log.info(("staging %s at %s into %s"):format(model.repository, model.commit:sub(1, 8), copy.location))
 
-        local parallel, part_size = gentle(p)
         local done = stage.run {
             model = model, copy = copy, job = p.job,
             allow = patterns(p.allow), ignore = patterns(p.ignore),
-            parallel = parallel, part_size = part_size, memory = p.memory, stall = p.stall,
+            parallel = parallel_of(p), part_size = p.part_size, memory = p.memory,
+            stall = p.stall,
             soft_cap = bucket and p.soft_cap, verify = p.verify, wait = p.wait,
         }
 
