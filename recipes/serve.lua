@@ -31,8 +31,8 @@ local function place_weights(p, model, name, nvme)
         model = { repository = model.repository, revision = p.revision }, nvme = nvme,
         volume = volume.is_mounted(p.volume) and copies.in_folder(p.volume, name, "absent") or nil,
         bucket = bucket and copies.in_bucket(bucket, name),
-        job = p.job, wait = p.wait, every = p.every, stale = p.stale, verify = p.verify,
-        memory = p.memory, parallel = p.parallel, stall = p.stall,
+        job = p.job, wait = p.wait, every = p.every, stale = p.stale, pause = p.pause,
+        verify = p.verify, memory = p.memory, parallel = p.parallel, stall = p.stall,
     }
     if done.from == "nvme" then
         log.info(("already on the NVMe: %d files, %s in %s"):format(
@@ -75,6 +75,7 @@ return recipe {
         wait     = { "6h", "how long to wait for others who stage or place this model", type = "duration" },
         stale    = { "10m", "a stage whose heartbeat is older than that is dead", type = "duration" },
         every    = { "5s", "how often to look at what is waited for", type = "duration" },
+        pause    = { "1s", "after the first try that was broken; twice as long after each of five", type = "duration" },
         verify   = { false, "read back all that is on the NVMe" },
         parallel = { 0, "parts in flight; 0: by the number of CPUs" },
         memory   = { "0", "most memory for parts in flight; 0: by what the machine has", type = "size" },

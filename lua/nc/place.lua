@@ -111,6 +111,15 @@ end
 
 -- ---- working ----
 
+-- Two repositories of one name would lie over each other.
+local function check_repository(o, here)
+    local other = here.manifest and here.manifest.repository
+    if other and other ~= o.model.repository then
+        error(errors.usage("%s holds %s, not %s: give this one another folder with name=, or remove that one",
+            o.nvme.location, other, o.model.repository), 0)
+    end
+end
+
 -- What is here is read back where that is needed to know it; true when all of it is right.
 local function check_here(o, here)
     local files = here:files()
@@ -171,6 +180,7 @@ function place.run(options)
     local here = placed.open(o.nvme)
     local function is_done()
         here:load()
+        check_repository(o, here)
         return here:is_complete()
     end
     if not o.verify and is_done() then return already(here) end
@@ -182,10 +192,6 @@ function place.run(options)
     o.beat = claim.beat
     is_done() -- as the placer before us has left it
     if o.verify then here:doubt() end
-    if here.manifest and not here.manifest.bare and here.manifest.repository ~= o.model.repository then
-        error(errors.usage("%s holds %s, not %s: give this one another folder with name=, or remove that one",
-            o.nvme.location, here.manifest.repository, o.model.repository), 0)
-    end
     here.commit = here.manifest and here.manifest.commit
     if check_here(o, here) then return already(here, true) end
     local result, source = bring(o, here)

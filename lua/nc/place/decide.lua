@@ -7,8 +7,9 @@ local decide = {}
 
 -- "one of 2026-11-28, 527.0 GiB, commit 1a2b3c4d"
 local function describe(c)
-    return ("%s, %s, %s"):format(c.date, units.format_size(c.bytes),
-        c.commit and "commit " .. c.commit:sub(1, 8) or "marked by another tool")
+    return ("%s, %s, %s%s"):format(c.date, units.format_size(c.bytes),
+        c.commit and "commit " .. c.commit:sub(1, 8) or "marked by another tool",
+        c.chosen and " (the files that were chosen, not all of the repository)" or "")
 end
 
 --- Seconds that a stage still needs, or nil where that can't be told. The rate is that between two of

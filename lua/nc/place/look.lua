@@ -11,7 +11,8 @@ local look = {}
 
 ---@class nc.place.Look
 ---@field name string        "volume", "bucket"
----@field complete table?    { commit?, date, bytes, files, marker }: marker is the text of its `.complete`
+---@field complete table?    { commit?, chosen?, date, bytes, files, marker }: chosen: not the whole repository;
+---  marker: the text of its `.complete`
 ---@field staging table?     { who, age, at, started?, bytes_done, bytes_total }: fresh, times in seconds
 ---@field note string?       why what is there counts for nothing
 
@@ -27,8 +28,10 @@ local function files_of(manifest, there)
             files[#files + 1] = { path = path, size = t.size, version = t.version, etag = t.etag }
         end
         table.sort(files, function(a, b) return a.path < b.path end)
+        placed.check_paths(files)
         return files, 0
     end
+    placed.check_paths(manifest.files)
     local lacking = 0
     for i, f in ipairs(manifest.files) do
         local t = there[f.path]
@@ -54,16 +57,16 @@ local function complete_of(copy, body, age, repository)
     if lacking > 0 or #files == 0 then
         return nil, ("its copy is marked but lacks %s files"):format(#files == 0 and "all" or lacking)
     end
-    placed.check_paths(files)
     return {
-        commit = manifest.commit, files = files, bytes = plans.total(files), marker = body,
+        commit = manifest.commit, chosen = (manifest.allow or manifest.ignore) and true, files = files, bytes = plans.total(files), marker = body,
         date = manifest.finished and manifest.finished:sub(1, 10) or date_of(copy:clock() - age),
     }
 end
 
-local function staging_of(copy, stale)
+-- A heartbeat that is older than the `.complete` beside it is that of the stage that wrote it.
+local function staging_of(copy, stale, complete_age)
     local body, age = copy:read_marker(marker.STAGING)
-    if not body or age >= stale then return nil end
+    if not body or age >= stale or (complete_age and age >= complete_age) then return nil end
     local s = marker.decode_staging(body)
     if s.ended then return nil end
     return {
@@ -82,7 +85,7 @@ function look.at(name, copy, repository, stale)
     local found = { name = name }
     local body, age = copy:read_marker(marker.COMPLETE)
     if body then found.complete, found.note = complete_of(copy, body, age, repository) end
-    if not found.complete then found.staging = staging_of(copy, stale) end
+    if not found.complete then found.staging = staging_of(copy, stale, age) end
     return found
 end
 
