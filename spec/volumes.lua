@@ -20,6 +20,18 @@ local function type_at(path)
     end
 end
 
+--- The CephFS of a rig of its own, as a volume: { path= }, closable.
+function volumes.cephfs()
+    local dir, path = helper.tmp(), helper.tmp()
+    for _, argv in ipairs { { "spec/rigs/ceph-up", dir, "0" }, { "spec/rigs/cephfs-up", dir, path } } do
+        local code, _, err = helper.run(argv, { timeout = 120 })
+        if code ~= 0 then error(err, 0) end
+    end
+    return setmetatable({ path = path }, {
+        __close = function() helper.run({ "spec/rigs/ceph-down", dir }, { timeout = 60 }) end,
+    })
+end
+
 ---@param subtype string  what the type is to be behind "fuse."
 ---@return table volume { path=, behind=folder, read_bytes() }, closable
 function volumes.mount(subtype)
