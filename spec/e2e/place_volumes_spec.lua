@@ -22,7 +22,8 @@ end
 describe("a shared volume", function()
     it("is no ext4 of a disk", function()
         local dir = helper.tmp()
-        assert.equal("nil", kind_after(([[cd %s; mkdir mnt; truncate -s 8M disk; mkfs.ext4 -q disk; mount -o loop disk mnt
+        assert.equal("nil", kind_after(([[cd %s; mkdir mnt; truncate -s 8M disk; mkfs.ext4 -q disk
+            mount -o loop disk mnt
             grep -q " $PWD/mnt .* - ext4 " /proc/self/mountinfo]]):format(dir), dir .. "/mnt"))
     end)
 

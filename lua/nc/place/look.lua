@@ -58,7 +58,8 @@ local function complete_of(copy, body, age, repository)
         return nil, ("its copy is marked but lacks %s files"):format(#files == 0 and "all" or lacking)
     end
     return {
-        commit = manifest.commit, chosen = (manifest.allow or manifest.ignore) and true, files = files, bytes = plans.total(files), marker = body,
+        commit = manifest.commit, chosen = (manifest.allow or manifest.ignore) and true,
+        files = files, bytes = plans.total(files), marker = body,
         date = manifest.finished and manifest.finished:sub(1, 10) or date_of(copy:clock() - age),
     }
 end
