@@ -5,6 +5,7 @@ local decide = require "nc.place.decide"
 local disk   = require "nc.core.disk"
 local errors = require "nc.errors"
 local helper = require "spec.helper"
+local locks  = require "nc.core.lock"
 local placed = require "nc.place.placed"
 local sys    = require "nc.core.sys"
 
@@ -210,7 +211,7 @@ describe("a claim", function()
 
     -- A lock that is held for ever tells nothing.
     local function held()
-        local lock = disk.lock(copy.folder .. "/.placing.lock")
+        local lock = locks.take(copy.folder .. "/.placing.lock")
         return assert(lock)
     end
 
@@ -231,31 +232,31 @@ describe("a claim", function()
     end)
 end)
 
-describe("disk.lock", function()
+describe("lock.take", function()
     it("keeps others out, says that it does, and is gone when it is closed", function()
         local path = helper.tmp() .. "/lock"
         do
-            local lock <close>, sure = disk.lock(path)
+            local lock <close>, sure = locks.take(path)
             assert.truthy(lock)
             assert.is_true(sure)
-            assert.is_nil(disk.lock(path))
+            assert.is_nil(locks.take(path))
         end
-        local again <close> = disk.lock(path)
+        local again <close> = locks.take(path)
         assert.truthy(again)
     end)
 
     it("names the file that it can't make", function()
-        local ok, e = pcall(disk.lock, "/nowhere/lock")
+        local ok, e = pcall(locks.take, "/nowhere/lock")
         assert.is_false(ok)
         assert.is_true(errors.is(e, "ENOENT"), tostring(e))
     end)
 end)
 
-describe("disk.create", function()
+describe("lock.create", function()
     it("makes a file once", function()
         local path = helper.tmp() .. "/one"
-        assert.is_true(disk.create(path, "first"))
-        assert.is_false(disk.create(path, "second"))
+        assert.is_true(locks.create(path, "first"))
+        assert.is_false(locks.create(path, "second"))
         assert.equal("first", helper.read(path))
     end)
 end)

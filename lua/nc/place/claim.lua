@@ -10,6 +10,7 @@
 local core   = require "nc.core.transfer"
 local disk   = require "nc.core.disk"
 local errors = require "nc.errors"
+local locks  = require "nc.core.lock"
 local log    = require "nc.log"
 local marker = require "nc.marker"
 local owners = require "nc.owner"
@@ -55,7 +56,7 @@ end
 -- A claim, or who else is at work as far as that is known.
 local function try(o)
     local folder = o.copy.folder
-    local lock, sure = disk.lock(folder .. "/" .. NAME .. "lock")
+    local lock, sure = locks.take(folder .. "/" .. NAME .. "lock")
     local before = numbers(folder)
     local last = before[#before]
     local other
@@ -66,7 +67,7 @@ local function try(o)
         local name, text = NAME .. (last or 0) + 1, marker.encode_staging {
             owner = o.owner, repository = o.repository, started = os.date "!%Y-%m-%dT%H:%M:%SZ", journal = {},
         }
-        if disk.create(folder .. "/" .. name, text .. "}\n") then
+        if locks.create(folder .. "/" .. name, text .. "}\n") then
             for _, n in ipairs(before) do disk.remove(folder .. "/" .. NAME .. n) end
             local beat = core.heartbeat({ file = folder .. "/" .. name, interval = BEAT_S, written = true }, text)
             return setmetatable({ lock = lock, beat = beat, path = folder .. "/" .. name }, Claim)
