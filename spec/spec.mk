@@ -21,7 +21,7 @@ test:
 	$(MAKE) -s --no-print-directory -j$(JOBS) SANITIZE=thread build/thread/ncrun unit
 	spec/run
 
-# BENCH= ROUNDS= SIZE= SHARDS= are parameters of spec/bench/run.lua.
+# BENCH= ROUNDS= SIZE= SHARDS= FILES= DISK= are parameters of spec/bench/run.lua.
 .PHONY: bench
 bench:
 	spec/deps build bench

@@ -1,5 +1,6 @@
---- ncrun help [SCRIPT]
+--- ncrun help [SCRIPT | COMMAND]
 
+local command = require "cli.command"
 local list    = require "cli.list"
 local recipe  = require "nc.recipe"
 local scripts = require "cli.scripts"
@@ -10,10 +11,12 @@ local USAGE <const> = [[
 ncrun runs recipes that move the bytes of an AI job and look after its process.
 
   ncrun SCRIPT [name=value ...] [-- command ...]   run a recipe: a file, or one of those below
-  ncrun help [SCRIPT]                              this text, or a recipe's parameters
+  ncrun help [SCRIPT | COMMAND]                    this text, or a recipe's parameters
   ncrun list                                       the recipes inside this binary
   ncrun version                                    what this is and what it runs with
   ncrun test [spec ...]                            busted in this runtime (default: spec/lua)
+
+%s
 
 Recipes:
 %s
@@ -35,12 +38,25 @@ local function describe(name)
     for _, line in ipairs(r:describe()) do print(line) end
 end
 
+-- "  ncrun cp [-r] FROM TO      summary" for each command of its own.
+local function command_lines(commands)
+    local lines = {}
+    for name, c in pairs(commands) do
+        lines[#lines + 1] = ("  %-48s %s"):format(("ncrun %s %s"):format(name, c.operands), c.summary)
+    end
+    table.sort(lines)
+    return table.concat(lines, "\n")
+end
+
 ---@param args string[]
 function help.run(args)
-    if args[1] then
+    local commands = command.all()
+    if commands[args[1]] then
+        print(commands[args[1]]:describe())
+    elseif args[1] then
         describe(args[1])
     else
-        print(USAGE:format(table.concat(list.lines(), "\n")))
+        print(USAGE:format(command_lines(commands), table.concat(list.lines(), "\n")))
     end
     return 0
 end

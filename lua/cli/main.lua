@@ -6,11 +6,24 @@ local task   = require "nc.task"
 
 -- Each is a module cli.<name> that returns { run = function(args) -> exit code }.
 local COMMANDS <const> = {
+    cat = "cli.cat", cp = "cli.cp", ls = "cli.ls", rm = "cli.rm", sync = "cli.sync",
     help = "cli.help", ["-h"] = "cli.help", ["--help"] = "cli.help",
     list = "cli.list",
     test = "cli.test",
     version = "cli.version", ["--version"] = "cli.version",
 }
+
+-- What is written as for aws, options of the whole first and then its service ("--endpoint-url X s3 ls
+-- ..."), in our order: the command first.
+local function as_ours(args)
+    local first = 1
+    while args[first] and args[first]:find "^%-%-" do
+        first = first + (args[first]:find "=" and 1 or 2)
+    end
+    if args[first] == "s3" and COMMANDS[args[first + 1]] then table.remove(args, first) end
+    if first > 1 and COMMANDS[args[first]] then table.insert(args, 1, table.remove(args, first)) end
+    return args
+end
 
 local function dispatch(args)
     log.format(os.getenv "NCRUN_LOG")
@@ -33,7 +46,7 @@ local function explain(e)
     if trace then io.stderr:write(log.clean(trace), "\n") end
 end
 
-local ok, result = pcall(task.run, dispatch, { ... })
+local ok, result = pcall(task.run, dispatch, as_ours { ... })
 if ok then return result end
 explain(result)
 local signal = task.stopped_by()

@@ -213,7 +213,8 @@ local function walk(folder, below, found)
     end
 end
 
-local PART <const> = "%.%x%x%x%x%x%x%x%x%.part$"
+-- What the engine is still writing, and its journals.
+local PART <const> = "%.%x%x%x%x%x%x%x%x%.parts?$"
 
 function FolderCopy:list()
     local there = {}
@@ -255,19 +256,7 @@ function FolderCopy:heartbeat(text, interval)
     return (core.heartbeat({ file = self.folder .. "/" .. marker.STAGING, interval = interval, written = true }, text))
 end
 
---- What a dead stage has left half-written.
-function FolderCopy:uploads()
-    local list = {}
-    walk(self.folder, "", function(path)
-        if path:find(PART) then list[#list + 1] = { path = path:gsub(PART, ""), temp = path } end
-    end)
-    return list
-end
-
-function FolderCopy:parts() return nil end
-
-function FolderCopy:abort(upload)
-    disk.remove(self.folder .. "/" .. upload.temp)
-end
+--- None: what a dead stage has left half-written, the engine itself goes on with or removes.
+function FolderCopy:uploads() return {} end
 
 return copies

@@ -8,6 +8,7 @@
 local log = {}
 
 local as_json = false
+local is_quiet = false
 local secrets = {}
 
 local function to_stderr(line) io.stderr:write(line, "\n") end
@@ -82,7 +83,9 @@ end
 
 ---@param message string
 ---@param fields table?  values by name, printed sorted
-function log.info(message, fields) write("info", message, fields) end
+function log.info(message, fields)
+    if not is_quiet then write("info", message, fields) end
+end
 
 function log.warn(message, fields) write("warning", message, fields) end
 
@@ -92,6 +95,15 @@ function log.error(message, fields) write("error", message, fields) end
 ---@param fn fun(line: string)?
 function log.to(fn)
     output = fn or to_stderr
+end
+
+--- Whether only warnings and errors are written; progress is then not shown either. Without an
+--- argument: whether that is so.
+---@param quiet boolean?
+---@return boolean
+function log.quiet(quiet)
+    if quiet ~= nil then is_quiet = quiet end
+    return is_quiet
 end
 
 --- "text" or "json".

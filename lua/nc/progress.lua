@@ -59,6 +59,7 @@ end
 --- Shows stats() (as of nc.core.transfer) until it is closed.
 ---@return table closable
 function progress.show(label, stats)
+    if log.quiet() then return setmetatable({}, { __close = function() end }) end
     local rate_of = new_meter()
     rate_of(done_of(stats()))
     local columns = not log.is_json() and sys.isatty(2) and sys.columns(2)

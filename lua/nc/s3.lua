@@ -71,17 +71,10 @@ local function keep_fresh(client, config)
     end)
 end
 
---- Opens a bucket; nothing is asked of the server yet.
----@param name string
----@param options { endpoint: string?, region: string?, profile: string?, attempts: integer?,
----  env: (fun(name: string): string?)? }?  env: in place of os.getenv
----@return nc.Bucket  closable
-function s3.bucket(name, options)
-    local o = errors.check_options(options, { "attempts", "endpoint", "env", "profile", "region" })
-    if type(name) ~= "string" then error("s3.bucket needs a bucket's name", 2) end
-    if not name:match "^[%w][%w._-]*$" then
-        error(errors.usage('"%s" is no bucket\'s name: check NC_BUCKET', (name:gsub("%c", "?"))), 0)
-    end
+local OPTIONS <const> = { "attempts", "endpoint", "env", "profile", "region" }
+
+-- A bucket, or, without a name, the service, of which little more can be asked than its buckets.
+local function open(name, o)
     local config = aws.resolve { endpoint = o.endpoint, env = o.env, profile = o.profile, region = o.region }
     check_bundle(config)
     log.secret(config.secret_key)
@@ -90,7 +83,7 @@ function s3.bucket(name, options)
         endpoint = config.endpoint,
         region = config.region,
         bucket = name,
-        virtual_host = wants_host(config, name),
+        virtual_host = name and wants_host(config, name),
         access_key = config.access_key,
         secret_key = config.secret_key,
         session_token = config.session_token,
@@ -102,9 +95,23 @@ function s3.bucket(name, options)
     return setmetatable({
         name = name,
         client = client,
-        location = (config.endpoint or "https://s3." .. config.region .. ".amazonaws.com") .. "/" .. name,
+        location = (config.endpoint or "https://s3." .. config.region .. ".amazonaws.com") .. "/" .. (name or ""),
         refresher = config.refresh and keep_fresh(client, config),
     }, Bucket)
+end
+
+--- Opens a bucket; nothing is asked of the server yet.
+---@param name string
+---@param options { endpoint: string?, region: string?, profile: string?, attempts: integer?,
+---  env: (fun(name: string): string?)? }?  env: in place of os.getenv
+---@return nc.Bucket  closable
+function s3.bucket(name, options)
+    local o = errors.check_options(options, OPTIONS)
+    if type(name) ~= "string" then error("s3.bucket needs a bucket's name", 2) end
+    if not name:match "^[%w][%w._-]*$" then
+        error(errors.usage('"%s" is no bucket\'s name: check NC_BUCKET', (name:gsub("%c", "?"))), 0)
+    end
+    return open(name, o)
 end
 
 function Bucket:__close()
@@ -255,14 +262,19 @@ local function parsed(what, value, e)
     return value
 end
 
---- Makes `key` a copy of another object of this bucket, inside the server: of up to 5 GiB.
+-- A source of copies: of this bucket, unless `from` is another one of the same server.
+local function copy_source(bucket, from, key)
+    return { "x-amz-copy-source", "/" .. (from or bucket).name .. "/" .. text.url_encode(key, true) }
+end
+
+--- Makes `key` a copy of another object inside the server: of up to 5 GiB.
+---@param from nc.Bucket?  the other object's bucket, where it is not this one
 ---@return string etag
-function Bucket:copy(from_key, key)
+function Bucket:copy(from_key, key, from)
     local res = self:ask("PUT", key, {
-        body = "", stall = 300,
-        headers = { { "x-amz-copy-source", "/" .. self.name .. "/" .. text.url_encode(from_key, true) } },
+        body = "", stall = 300, headers = { copy_source(self, from, from_key) },
     })
-    return parsed("copy " .. self:url(from_key), xml.copy(res.body))
+    return parsed("copy " .. (from or self):url(from_key), xml.copy(res.body))
 end
 
 -- Calls ask(token) page by page and returns a function that gives the items one by one. A token that
@@ -287,7 +299,7 @@ local function paged(what, ask)
 end
 
 --- Objects below a prefix in the order of their keys: { key, size, etag, modified }. With a
---- delimiter, what lies behind it is one { prefix } each, after the page's objects.
+--- delimiter, what lies behind it is one { prefix } each, before the page's objects.
 ---@param options { delimiter: string?, start_after: string? }?
 ---@return fun(): table?
 function Bucket:list(prefix, options)
@@ -303,10 +315,93 @@ function Bucket:list(prefix, options)
         end
         local res = self:ask("GET", "", { query = query, max_body = PAGE_MAX })
         local page = parsed(what, xml.listing(res.body))
-        local items = page.objects
-        for _, p in ipairs(page.prefixes) do items[#items + 1] = { prefix = p } end
-        return items, page.next_token
+        if #page.prefixes == 0 then return page.objects, page.next_token end
+        local items = {}
+        for i, p in ipairs(page.prefixes) do items[i] = { prefix = p } end
+        return table.move(page.objects, 1, #page.objects, #items + 1, items), page.next_token
     end)
+end
+
+-- ---- many at once ----
+
+local BATCH <const> = 1000 -- keys in one DeleteObjects
+local DELETES_AT_ONCE <const> = 16
+local DELETE_TRIES <const> = 4
+local NOT_KNOWN <const> = { NotImplemented = true, MethodNotAllowed = true, Http405 = true, Http501 = true }
+
+local function delete_batch(bucket, keys)
+    local body = xml.build_delete(keys)
+    local res = bucket:ask("POST", "", {
+        query = { { "delete", "" } }, body = body, max_body = PAGE_MAX,
+        headers = { { "Content-Type", "application/xml" }, { "Content-MD5", text.md5(body) } },
+    })
+    return parsed("delete in " .. bucket:url "", xml.deleted(res.body))
+end
+
+-- One request a key: for keys that XML can't hold, and servers that know nothing else.
+local function delete_singly(bucket, keys)
+    local failures, at = {}, 0
+    local function work()
+        while at < #keys do
+            at = at + 1
+            local key = keys[at]
+            local ok, e = pcall(bucket.delete, bucket, key)
+            if not ok then
+                if not errors.is(e) or e.code == "Cancelled" then error(e, 0) end
+                failures[#failures + 1] = { key = key, code = e.code, message = tostring(e) }
+            end
+        end
+    end
+    local workers = {}
+    for i = 1, math.min(DELETES_AT_ONCE, #keys) do workers[i] = work end
+    task.all(workers)
+    return failures
+end
+
+-- What the server was too busy to delete is worth another try.
+local function delete_patiently(bucket, keys)
+    local failures = {}
+    for try = 1, DELETE_TRIES do
+        local again = {}
+        for _, f in ipairs(delete_batch(bucket, keys)) do
+            local busy = f.code == "InternalError" or f.code == "SlowDown" or f.code == "ServiceUnavailable"
+            if busy and try < DELETE_TRIES then again[#again + 1] = f.key else failures[#failures + 1] = f end
+        end
+        if #again == 0 then break end
+        keys = again
+        task.sleep(2 ^ try * (0.5 + math.random()) / 4)
+    end
+    return failures
+end
+
+--- Deletes objects, a thousand in a request where the server knows how. What is not there is deleted
+--- already.
+---@param keys string[]
+---@return { key: string, code: string, message: string? }[]  what could not be deleted
+function Bucket:delete_all(keys)
+    local failures, singly = {}, {}
+    local function take(list) table.move(list, 1, #list, #failures + 1, failures) end
+    local batch = {}
+    local function send()
+        if #batch == 0 then return end
+        local ok, result = pcall(delete_patiently, self, batch)
+        if ok then
+            take(result)
+        elseif errors.is(result) and NOT_KNOWN[result.code] then
+            table.move(batch, 1, #batch, #singly + 1, singly)
+        else
+            error(result, 0)
+        end
+        batch = {}
+    end
+    for _, key in ipairs(keys) do
+        check_key(key)
+        if key:find "%c" then singly[#singly + 1] = key else batch[#batch + 1] = key end
+        if #batch == BATCH then send() end
+    end
+    send()
+    take(delete_singly(self, singly))
+    return failures
 end
 
 -- ---- multipart uploads ----
@@ -327,17 +422,18 @@ function Bucket:upload_part(key, upload_id, number, body)
     }).headers.etag
 end
 
---- A part taken from another object of this bucket, inside the server.
+--- A part taken from another object, inside the server.
 ---@param range integer[]?  { first, last }
+---@param from nc.Bucket?  the other object's bucket, where it is not this one
 ---@return string etag
-function Bucket:copy_part(key, upload_id, number, from_key, range)
-    local headers = { { "x-amz-copy-source", "/" .. self.name .. "/" .. text.url_encode(from_key, true) } }
+function Bucket:copy_part(key, upload_id, number, from_key, range, from)
+    local headers = { copy_source(self, from, from_key) }
     if range then headers[2] = { "x-amz-copy-source-range", range_of(range) } end
     local res = self:ask("PUT", key, {
         query = { { "partNumber", ("%d"):format(number) }, { "uploadId", upload_id } },
         body = "", headers = headers, stall = 300,
     })
-    return parsed("copy a part of " .. self:url(from_key), xml.copy(res.body))
+    return parsed("copy a part of " .. (from or self):url(from_key), xml.copy(res.body))
 end
 
 --- Puts the parts together. A 200 that holds an error, or nothing, is an error.
@@ -390,6 +486,15 @@ function Bucket:uploads(prefix)
         marker = page.next_key and { page.next_key, page.next_upload_id }
         return page, marker and marker[1] .. "\0" .. marker[2]
     end)
+end
+
+--- The buckets that the keys give access to: { name, created }.
+---@param options table?  as of s3.bucket
+---@return table[]
+function s3.buckets(options)
+    local service <close> = open(nil, errors.check_options(options, OPTIONS))
+    local res = service:ask("GET", "", { max_body = PAGE_MAX })
+    return parsed("list the buckets of " .. service.location, xml.buckets(res.body))
 end
 
 return s3

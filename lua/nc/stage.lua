@@ -114,7 +114,7 @@ end
 local function run_transfer(o, journal, label, source, sink, files)
     local wanted, entries, doubtful = plans.by_path(files), {}, {}
     local result = transfer.run {
-        label = label, source = source, sink = sink, files = files, heartbeat = journal.beat,
+        label = label, source = source, sink = sink, files = files, heartbeat = journal.beat, sha256 = true,
         memory = o.memory, parallel = o.parallel, part_size = o.part_size, stall = o.stall,
         on_files = function(list)
             for _, f in ipairs(list) do

@@ -38,6 +38,13 @@ static int start(void **ctx, EVP_MD *const *md)
     return -1;
 }
 
+static int copy(void **to, const void *from)
+{
+    if (!*to)
+        *to = EVP_MD_CTX_new();
+    return *to && EVP_MD_CTX_copy_ex(*to, from) == 1 ? 0 : -1;
+}
+
 int sha256_init(struct sha256 *h)
 {
     return start(&h->ctx, &md_sha256);
@@ -64,6 +71,11 @@ void sha256_free(struct sha256 *h)
 {
     EVP_MD_CTX_free(h->ctx);
     h->ctx = NULL;
+}
+
+int sha256_copy(struct sha256 *to, const struct sha256 *from)
+{
+    return copy(&to->ctx, from->ctx);
 }
 
 int sha256_hex(const void *data, size_t len, char out[SHA256_HEX_SIZE])
@@ -148,6 +160,11 @@ void gitblob_free(struct gitblob *h)
     h->ctx = NULL;
 }
 
+int gitblob_copy(struct gitblob *to, const struct gitblob *from)
+{
+    return copy(&to->ctx, from->ctx);
+}
+
 static void canonical_hex(XXH128_hash_t hash, char out[XXH3_HEX_SIZE])
 {
     XXH128_canonical_t raw;
@@ -184,12 +201,36 @@ void xxh3_hex(const void *data, size_t len, char out[XXH3_HEX_SIZE])
     canonical_hex(XXH3_128bits(data, len), out);
 }
 
-int md5_base64(const void *data, size_t len, char out[MD5_BASE64_SIZE])
+int md5_init(struct md5 *h)
+{
+    return start(&h->ctx, &md_md5);
+}
+
+void md5_update(struct md5 *h, const void *data, size_t len)
+{
+    EVP_DigestUpdate(h->ctx, data, len);
+}
+
+void md5_final_base64(struct md5 *h, char out[MD5_BASE64_SIZE])
 {
     unsigned char raw[16];
-    pthread_once(&fetched, fetch);
-    if (!md_md5 || EVP_Digest(data, len, raw, NULL, md_md5, NULL) != 1)
-        return -1;
+    EVP_DigestFinal_ex(h->ctx, raw, NULL);
     EVP_EncodeBlock((unsigned char *)out, raw, sizeof raw);
+}
+
+void md5_free(struct md5 *h)
+{
+    EVP_MD_CTX_free(h->ctx);
+    h->ctx = NULL;
+}
+
+int md5_base64(const void *data, size_t len, char out[MD5_BASE64_SIZE])
+{
+    struct md5 h = {0};
+    if (md5_init(&h))
+        return -1;
+    md5_update(&h, data, len);
+    md5_final_base64(&h, out);
+    md5_free(&h);
     return 0;
 }

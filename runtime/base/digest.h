@@ -25,6 +25,8 @@ void sha256_update(struct sha256 *h, const void *data, size_t len);
 void sha256_final(struct sha256 *h, unsigned char out[32]);
 void sha256_final_hex(struct sha256 *h, char out[SHA256_HEX_SIZE]);
 void sha256_free(struct sha256 *h); /* accepts a zeroed struct */
+/* to, zeroed or used before, goes on from where from stands. */
+int sha256_copy(struct sha256 *to, const struct sha256 *from);
 
 /* One shot. -1 only when memory ran out. */
 int sha256_hex(const void *data, size_t len, char out[SHA256_HEX_SIZE]);
@@ -50,6 +52,7 @@ int gitblob_init(struct gitblob *h, uint64_t size);
 void gitblob_update(struct gitblob *h, const void *data, size_t len);
 void gitblob_final_hex(struct gitblob *h, char out[SHA1_HEX_SIZE]);
 void gitblob_free(struct gitblob *h);
+int gitblob_copy(struct gitblob *to, const struct gitblob *from);
 
 /* XXH3-128 without a seed, in the canonical form that `xxhsum -H2` prints. Not cryptographic: it
  * finds bad parts, it does not prove good ones. */
@@ -63,7 +66,15 @@ void xxh3_final_hex(struct xxh3 *h, char out[XXH3_HEX_SIZE]);
 void xxh3_free(struct xxh3 *h);
 void xxh3_hex(const void *data, size_t len, char out[XXH3_HEX_SIZE]);
 
-/* The value of a Content-MD5 header (RFC 1864). */
+/* MD5, as the value of a Content-MD5 header (RFC 1864). */
+struct md5 {
+    void *ctx;
+};
+
+int md5_init(struct md5 *h);
+void md5_update(struct md5 *h, const void *data, size_t len);
+void md5_final_base64(struct md5 *h, char out[MD5_BASE64_SIZE]);
+void md5_free(struct md5 *h);
 int md5_base64(const void *data, size_t len, char out[MD5_BASE64_SIZE]);
 
 #endif

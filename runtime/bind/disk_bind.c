@@ -1,6 +1,8 @@
 /* nc.core.disk: what a copy in a folder needs beside plain io. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,9 +145,154 @@ static int l_look(lua_State *L)
     return 1;
 }
 
+/* ---- folders ---- */
+
+struct entry {
+    char *name; /* a folder's ends with '/' */
+    struct stat st;
+    int why; /* errno of its stat, where that failed */
+};
+
+struct entries {
+    struct entry *v;
+    size_t count, room;
+};
+
+static void entries_free(struct entries *e)
+{
+    for (size_t i = 0; i < e->count; i++)
+        free(e->v[i].name);
+    free(e->v);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+/* Looks at one name, through symbolic links. */
+static int add_entry(struct entries *e, int dir, const char *name)
+{
+    if (e->count == e->room) {
+        size_t room = e->room ? e->room * 2 : 64;
+        struct entry *v = realloc(e->v, room * sizeof *v);
+        if (!v)
+            return -1;
+        e->v = v;
+        e->room = room;
+    }
+    struct entry *n = &e->v[e->count];
+    *n = (struct entry){0};
+    size_t len = strlen(name);
+    n->name = malloc(len + 2);
+    if (!n->name)
+        return -1;
+    memcpy(n->name, name, len + 1);
+    e->count++;
+    n->why = fstatat(dir, name, &n->st, 0) ? errno : 0;
+    if (!n->why && S_ISDIR(n->st.st_mode))
+        memcpy(n->name + len, "/", 2);
+    return 0;
+}
+
+static int read_folder(const char *path, struct entries *out)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return -1;
+    int saved = 0;
+    for (struct dirent *d; !saved;) {
+        errno = 0;
+        d = readdir(dir);
+        if (!d) {
+            saved = errno;
+            break;
+        }
+        bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
+        if (!dots && add_entry(out, dirfd(dir), d->d_name))
+            saved = errno;
+    }
+    closedir(dir);
+    errno = saved;
+    return saved ? -1 : 0;
+}
+
+static const char *kind_of(const struct entry *e)
+{
+    if (e->why == ENOENT || e->why == ELOOP)
+        return "a link that leads nowhere";
+    if (e->why)
+        return strerror(e->why);
+    return S_ISSOCK(e->st.st_mode) ? "a socket" : S_ISFIFO(e->st.st_mode) ? "a pipe" : "a device";
+}
+
+/* The three values of one entry, at the end of the list on top. */
+static void push_entry(lua_State *L, const struct entry *e, lua_Integer at)
+{
+    lua_pushstring(L, e->name);
+    lua_rawseti(L, -2, at);
+    if (!e->why && S_ISREG(e->st.st_mode)) {
+        lua_pushinteger(L, e->st.st_size);
+        lua_rawseti(L, -2, at + 1);
+        lua_pushnumber(L,
+                       (lua_Number)e->st.st_mtim.tv_sec + (lua_Number)e->st.st_mtim.tv_nsec / 1e9);
+    } else {
+        lua_pushboolean(L, false);
+        lua_rawseti(L, -2, at + 1);
+        if (!e->why && S_ISDIR(e->st.st_mode))
+            lua_pushfstring(L, "%I:%I", (lua_Integer)e->st.st_dev, (lua_Integer)e->st.st_ino);
+        else
+            lua_pushstring(L, kind_of(e));
+    }
+    lua_rawseti(L, -2, at + 2);
+}
+
+/* disk.scan(path) -> { name, size, mtime, ... }: three values for each entry of a folder, so that a
+ * large one makes no table each. A folder in it is "name/", false, its identity as in
+ * sys.stat; what is neither is name, false, what it is. In the order of the names' bytes, which is
+ * that in which a bucket lists keys. Symbolic links are followed. */
+static int l_scan(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct entries e = {0};
+    if (read_folder(path, &e)) {
+        int saved = errno;
+        entries_free(&e);
+        errno = saved;
+        return raise_errno(L, "list", path);
+    }
+    if (e.count)
+        qsort(e.v, e.count, sizeof *e.v, by_name);
+    lua_createtable(L, (int)e.count * 3, 0);
+    for (size_t i = 0; i < e.count; i++)
+        push_entry(L, &e.v[i], (lua_Integer)i * 3 + 1);
+    entries_free(&e);
+    return 1;
+}
+
+/* disk.alias(path, at): `at` becomes another name (a symbolic link) of the file at path */
+static int l_alias(lua_State *L)
+{
+    char whole[PATH_MAX];
+    const char *path = luaL_checkstring(L, 1);
+    if (!realpath(path, whole) || symlink(whole, luaL_checkstring(L, 2)))
+        return raise_errno(L, "open", path);
+    return 0;
+}
+
+/* disk.rename(from, to): in place of what `to` named before; on the disk when it returns */
+static int l_rename(lua_State *L)
+{
+    const char *from = luaL_checkstring(L, 1), *to = luaL_checkstring(L, 2);
+    if (rename(from, to) || sync_folder_of(to))
+        return raise_errno(L, "rename a file to", to);
+    return 0;
+}
+
 static const luaL_Reg functions[] = {
-    {"clock", l_clock},     {"look", l_look},   {"remove", l_remove},
-    {"replace", l_replace}, {"space", l_space}, {NULL, NULL},
+    {"alias", l_alias},   {"clock", l_clock},   {"look", l_look},
+    {"remove", l_remove}, {"rename", l_rename}, {"replace", l_replace},
+    {"scan", l_scan},     {"space", l_space},   {NULL, NULL},
 };
 
 int luaopen_nc_disk(lua_State *L)

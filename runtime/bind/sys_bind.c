@@ -6,6 +6,7 @@
 #include <libxml/parser.h>
 #include <limits.h>
 #include <openssl/crypto.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,9 +117,57 @@ static int l_columns(lua_State *L)
     return 1;
 }
 
+/* ---- streams ---- */
+
+static const char *stream_name(int fd)
+{
+    static const char *const names[] = {"stdin", "stdout", "stderr"};
+    return fd >= 0 && fd <= 2 ? names[fd] : "a stream";
+}
+
+/* sys.read(fd, most) -> what is there now of up to `most` bytes, "" at the end. Waits where nothing
+ * is: loop.watch tells when it will not. */
+static int l_read(lua_State *L)
+{
+    int fd = (int)luaL_checkinteger(L, 1);
+    size_t most = (size_t)luaL_checkinteger(L, 2);
+    luaL_Buffer b;
+    char *data = luaL_buffinitsize(L, &b, most);
+    ssize_t n;
+    do
+        n = read(fd, data, most);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return raise_errno(L, errno, "read from", stream_name(fd));
+    luaL_pushresultsize(&b, (size_t)n);
+    return 1;
+}
+
+/* sys.write(fd, data, from) -> the index of the first byte that did not fit; past the end when all
+ * did. A pipe that says it can be written to takes this many bytes without waiting. */
+static int l_write(lua_State *L)
+{
+    size_t len;
+    int fd = (int)luaL_checkinteger(L, 1);
+    const char *data = luaL_checklstring(L, 2, &len);
+    size_t at = (size_t)luaL_checkinteger(L, 3) - 1;
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    while (at < len && poll(&ready, 1, 0) > 0) {
+        ssize_t n = write(fd, data + at, len - at < PIPE_BUF ? len - at : PIPE_BUF);
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0 && errno != EINTR)
+            return raise_errno(L, errno, "write to", stream_name(fd));
+        at += n > 0 ? (size_t)n : 0;
+    }
+    lua_pushinteger(L, (lua_Integer)at + 1);
+    return 1;
+}
+
 /* ---- files ---- */
 
-/* sys.stat(path) -> { type=, size=, mtime= }, nil when there is none. Follows symbolic links. */
+/* sys.stat(path) -> { type=, size=, mtime=, id= }, nil when there is none; id names the same file
+ * under any path. Follows symbolic links. */
 static int l_stat(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
@@ -128,7 +177,9 @@ static int l_stat(lua_State *L)
             return 0;
         return raise_errno(L, errno, "stat", path);
     }
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 4);
+    lua_pushfstring(L, "%I:%I", (lua_Integer)st.st_dev, (lua_Integer)st.st_ino);
+    lua_setfield(L, -2, "id");
     lua_pushstring(L, S_ISREG(st.st_mode) ? "file" : S_ISDIR(st.st_mode) ? "directory" : "other");
     lua_setfield(L, -2, "type");
     lua_pushinteger(L, st.st_size);
@@ -263,6 +314,8 @@ static const luaL_Reg functions[] = {
     {"quit", l_quit},
     {"isatty", l_isatty},
     {"columns", l_columns},
+    {"read", l_read},
+    {"write", l_write},
     {"stat", l_stat},
     {"mkdir", l_mkdir},
     {"mkdtemp", l_mkdtemp},

@@ -69,7 +69,8 @@ static struct source *make_source(lua_State *L, int owner)
     return s;
 }
 
-static struct sink *make_sink(lua_State *L, int owner)
+/* from: the folder that the files come from, or NULL. */
+static struct sink *make_sink(lua_State *L, int owner, const char *from)
 {
     static const char *const kinds[] = {"s3", "dir", "none", NULL};
     int table = lua_gettop(L);
@@ -80,17 +81,29 @@ static struct sink *make_sink(lua_State *L, int owner)
         lua_getfield(L, table, "client");
         lua_pushvalue(L, -1);
         lua_setiuservalue(L, owner, 2);
-        s = sink_s3_new(bind_check_s3(L, lua_gettop(L)), bind_need_string(L, table, "prefix"));
+        s = sink_s3_new(bind_check_s3(L, lua_gettop(L)), bind_need_string(L, table, "prefix"),
+                        from);
+    } else if (kind == 1) {
+        s = sink_dir_new(bind_need_string(L, table, "root"), from);
     } else {
-        s = kind == 1 ? sink_dir_new(bind_need_string(L, table, "root")) : sink_none_new();
+        s = sink_none_new();
     }
     lua_settop(L, table);
     return s;
 }
 
+/* The folder that the source table at index describes, or NULL. Borrowed from the table. */
+static const char *source_folder(lua_State *L, int index)
+{
+    const char *kind = bind_string(L, index, "kind");
+    return kind && strcmp(kind, "dir") == 0 ? bind_string(L, index, "root") : NULL;
+}
+
 /* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
  * prefix } | { kind = "dir", root }, sink = { kind = "s3", client, prefix } | { kind = "dir", root
- * } | { kind = "none" }, memory, parallel, part_size } -> transfer */
+ * } | { kind = "none" }, memory, parallel, part_size, stall, sha256, growing } -> transfer
+ * sha256: every file's is computed; else where one is expected. growing: files are added after the
+ * start too, until no_more. */
 static int l_new(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -100,6 +113,8 @@ static int l_new(lua_State *L)
         .memory = (uint64_t)bind_integer(L, 1, "memory", 0),
         .parallel = (unsigned)bind_integer(L, 1, "parallel", 0),
         .part_size = (uint64_t)bind_integer(L, 1, "part_size", 0),
+        .sha256 = bind_bool(L, 1, "sha256"),
+        .growing = bind_bool(L, 1, "growing"),
         .ended = ended,
     };
     lua_getfield(L, 1, "stall");
@@ -115,9 +130,10 @@ static int l_new(lua_State *L)
     lua_getfield(L, 1, "source");
     luaL_checktype(L, -1, LUA_TTABLE);
     /* Nothing below may raise between making the first end and handing both over. */
+    const char *from = source_folder(L, 4);
     options.source = make_source(L, 2);
     lua_pop(L, 1);
-    options.sink = options.source ? make_sink(L, 2) : NULL;
+    options.sink = options.source ? make_sink(L, 2, from) : NULL;
     struct nc_err err;
     if (!options.sink) {
         if (options.source)
@@ -130,32 +146,74 @@ static int l_new(lua_State *L)
     return 1;
 }
 
-/* transfer:add(path, size, sha256 | nil, blob | nil, part_size | nil, upload_id | nil,
- * etags | nil): etags[n] is that of part n, stored by an earlier run. */
+/* Calls use(file, n - 1, text) for each list[n] = text of field `name` of the table at 2. */
+static void each_part(lua_State *L, struct file *f, const char *name,
+                      int (*use)(struct file *f, uint32_t index, const char *text))
+{
+    if (lua_getfield(L, 2, name) == LUA_TNIL) {
+        lua_pop(L, 1);
+        return;
+    }
+    luaL_checktype(L, -1, LUA_TTABLE);
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        lua_Integer number = luaL_checkinteger(L, -2);
+        if (number < 1 || number > f->parts ||
+            use(f, (uint32_t)number - 1, luaL_checkstring(L, -1)))
+            luaL_error(L, "%s: %s[%d] can't be used", f->path, name, (int)number);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+}
+
+static int expect(struct file *f, uint32_t index, const char *xxh3)
+{
+    struct nc_err ignored;
+    return transfer_expect(f, index, xxh3, &ignored);
+}
+
+/* transfer:add { path, size, sha256, blob, version, etag, part_size, parts, upload_id, etags }: all
+ * but path and size may be nil. parts[n]: the XXH3-128 that part n must have, of every part.
+ * version: whatever identifies the content, so that another run can go on with a half-written file.
+ * etag: the source's. etags[n]: of part n, stored by an earlier run under upload_id. */
 static int l_add(lua_State *L)
 {
     struct bound_transfer *b = check_transfer(L);
-    const char *path = luaL_checkstring(L, 2);
-    lua_Integer size = luaL_checkinteger(L, 3);
-    const char *upload_id = luaL_optstring(L, 7, NULL);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    lua_Integer size = bind_integer(L, 2, "size", -1);
+    luaL_argcheck(L, size >= 0, 2, "no size");
+    struct transfer_file wanted = {
+        .path = bind_need_string(L, 2, "path"),
+        .size = (uint64_t)size,
+        .sha256 = bind_string(L, 2, "sha256"),
+        .blob = bind_string(L, 2, "blob"),
+        .version = bind_string(L, 2, "version"),
+        .etag = bind_string(L, 2, "etag"),
+        .part_size = (uint64_t)bind_integer(L, 2, "part_size", 0),
+    };
+    const char *upload_id = bind_string(L, 2, "upload_id");
     struct nc_err err;
-    luaL_argcheck(L, !b->started, 1, "the transfer has started");
-    luaL_argcheck(L, size >= 0, 3, "negative size");
-    struct file *f =
-        transfer_add(b->t, path, (uint64_t)size, luaL_optstring(L, 4, NULL),
-                     luaL_optstring(L, 5, NULL), (uint64_t)luaL_optinteger(L, 6, 0), &err);
+    struct file *f = transfer_add(b->t, &wanted, &err);
     if (!f || (upload_id && transfer_continue(f, upload_id, &err)))
         return bind_raise(L, &err, "transfer");
-    if (!upload_id)
-        return 0;
-    luaL_checktype(L, 8, LUA_TTABLE);
-    lua_pushnil(L);
-    while (lua_next(L, 8)) {
-        lua_Integer number = luaL_checkinteger(L, -2);
-        if (number < 1 || transfer_has_part(f, (uint32_t)number - 1, luaL_checkstring(L, -1)))
-            return luaL_error(L, "%s: part %d can't be continued", path, (int)number);
-        lua_pop(L, 1);
-    }
+    each_part(L, f, "parts", expect);
+    if (upload_id)
+        each_part(L, f, "etags", transfer_has_part);
+    return 0;
+}
+
+/* transfer:go_on(): begins what was added since */
+static int l_go_on(lua_State *L)
+{
+    transfer_go_on(check_transfer(L)->t);
+    return 0;
+}
+
+/* transfer:no_more(): a growing one has all its files */
+static int l_no_more(lua_State *L)
+{
+    transfer_no_more(check_transfer(L)->t);
     return 0;
 }
 
@@ -195,6 +253,7 @@ static int l_stats(lua_State *L)
     set_integer(L, "files_total", s.files_total);
     set_integer(L, "files_done", s.files_done);
     set_integer(L, "files_failed", s.files_failed);
+    set_integer(L, "files_waiting", s.files_waiting);
     set_integer(L, "retries", s.retries);
     set_integer(L, "idle_ms", clock_ms() - s.moved_ms);
     set_integer(L, "memory", s.memory);
@@ -202,24 +261,26 @@ static int l_stats(lua_State *L)
     return 1;
 }
 
-static void push_file(lua_State *L, const struct file *f)
+/* What all its bytes were compared with. */
+static const char *verified_by(const struct file *f)
 {
-    lua_createtable(L, 0, 8);
-    lua_pushstring(L, f->path);
-    lua_setfield(L, -2, "path");
-    set_integer(L, "size", f->size);
-    set_integer(L, "part_size", f->part_size);
-    lua_pushboolean(L, f->continued);
-    lua_setfield(L, -2, "continued");
-    lua_pushboolean(L, f->orphans);
-    lua_setfield(L, -2, "orphans");
-    if (f->state == FILE_FAILED) {
-        bind_push_error(L, &f->err, "transfer");
-        lua_setfield(L, -2, "error");
-        return;
+    if (f->expected && !f->cloned)
+        return "parts";
+    if (!f->hashes)
+        return NULL;
+    return f->wanted_sha256 ? "sha256" : f->blob[0] ? "blob" : NULL;
+}
+
+static void push_digests(lua_State *L, const struct file *f)
+{
+    if (f->sha256[0]) {
+        lua_pushstring(L, f->sha256);
+        lua_setfield(L, -2, "sha256");
     }
-    lua_pushstring(L, f->sha256);
-    lua_setfield(L, -2, "sha256");
+    for (uint32_t i = 0; i < f->parts; i++) {
+        if (!f->digests[i][0])
+            return;
+    }
     lua_createtable(L, (int)f->parts, 0);
     for (uint32_t i = 0; i < f->parts; i++) {
         lua_pushstring(L, f->digests[i]);
@@ -228,8 +289,32 @@ static void push_file(lua_State *L, const struct file *f)
     lua_setfield(L, -2, "parts");
 }
 
+static void push_file(lua_State *L, const struct file *f)
+{
+    lua_createtable(L, 0, 12);
+    lua_pushstring(L, f->path);
+    lua_setfield(L, -2, "path");
+    set_integer(L, "size", f->size);
+    set_integer(L, "part_size", f->part_size);
+    set_integer(L, "moved", f->moved);
+    lua_pushboolean(L, f->continued);
+    lua_setfield(L, -2, "continued");
+    lua_pushboolean(L, f->orphans);
+    lua_setfield(L, -2, "orphans");
+    if (f->state == FILE_FAILED) {
+        bind_push_error(L, f->err, "transfer");
+        lua_setfield(L, -2, "error");
+        return;
+    }
+    lua_pushstring(L, verified_by(f));
+    lua_setfield(L, -2, "verified");
+    push_digests(L, f);
+}
+
 /* transfer:ended() -> list of files that have ended since the last call: { path, size, part_size,
- * continued, orphans, sha256, parts = { digest ... } } or, failed, { path, ..., error } */
+ * moved, continued, orphans, verified, sha256, parts = { digest ... } } or, failed, { path, ...,
+ * error }. moved: bytes that came in this run. verified: "parts", "sha256", "blob" or nil, what its
+ * bytes were compared with. sha256 and parts: where they are known. */
 static int l_ended(lua_State *L)
 {
     struct bound_transfer *b = check_transfer(L);
@@ -353,8 +438,10 @@ static int l_stop(lua_State *L)
 }
 
 static const luaL_Reg transfer_methods[] = {
-    {"add", l_add},     {"start", l_start},        {"cancel", l_cancel},   {"stats", l_stats},
-    {"ended", l_ended}, {"close", transfer_close}, {"failure", l_failure}, {NULL, NULL},
+    {"add", l_add},         {"start", l_start},     {"go_on", l_go_on},
+    {"no_more", l_no_more}, {"cancel", l_cancel},   {"stats", l_stats},
+    {"ended", l_ended},     {"failure", l_failure}, {"close", transfer_close},
+    {NULL, NULL},
 };
 
 static const luaL_Reg heartbeat_methods[] = {

@@ -17,8 +17,11 @@ enum {
     FREE_AGAIN_MAX = 12, /* redirects and the like, in one request */
     GIVE_UP_MS = 12 * 1000,
     LATER_MS = 1000,
-    TICK_MS = 500, /* how often the stall clocks are read */
+    TICK_MS = 500,  /* how often the stall clocks are read */
+    AWAY_MS = 1000, /* a worker that is away from its connections for longer missed something */
+    EXCUSED_MAX = 3,
     CONNECTIONS_KEPT = 256,
+    RESOLUTIONS = 8, /* of a name, in each worker */
     MOST_THREADS = 64,
 };
 
@@ -31,8 +34,14 @@ struct worker {
     uint32_t random;
     struct http_transfer *active; /* doubly linked */
     struct http_transfer *spare;
+    /* libcurl keeps one list of a name's addresses and begins each connection with the first of
+     * them. With several such caches, each in an order of its own, connections spread. */
+    CURLSH *names[RESOLUTIONS];
+    unsigned transfers;           /* made so far */
     struct http_request *delayed; /* by start_after_ms */
     uint64_t ticked_ms;
+    uint64_t turn_ms; /* since when it is away from poll */
+    uint64_t late_ms; /* when it last was for too long */
     /* Shared. */
     pthread_mutex_t lock;
     struct http_request *inbox, **inbox_end;
@@ -85,13 +94,15 @@ static struct http_transfer *take_transfer(struct worker *w)
     struct http_transfer *t = w->spare;
     if (t) {
         w->spare = t->next;
-    } else {
-        t = calloc(1, sizeof *t);
-        if (t && !(t->easy = curl_easy_init())) {
-            free(t);
-            t = NULL;
-        }
+        return t;
     }
+    t = calloc(1, sizeof *t);
+    if (t && !(t->easy = curl_easy_init())) {
+        free(t);
+        return NULL;
+    }
+    if (t)
+        curl_easy_setopt(t->easy, CURLOPT_SHARE, w->names[w->transfers++ % RESOLUTIONS]);
     return t;
 }
 
@@ -169,11 +180,30 @@ static void note_refusal(struct worker *w, struct http_request *r, uint64_t now)
 {
     if (r->status != 503 && r->status != 429)
         return;
+    r->refusals++;
     char value[64];
     uint64_t after = 0;
     if (http_header(r, "retry-after", value, sizeof value))
         after = retry_after_ms(value, clock_wall_s());
     retry_gate_throttle(r->gate, now, after, draw(w));
+}
+
+/* Was the worker busy elsewhere (a hook that waits for a slow disk, no CPU) for so long that the
+ * clocks of its transfers mean nothing? */
+static bool was_late(struct worker *w, uint64_t now)
+{
+    if (now - w->turn_ms <= AWAY_MS)
+        return false;
+    w->late_ms = now;
+    return true;
+}
+
+/* A limit of libcurl's own (to connect, total_ms) ran out for that reason. */
+static bool excused(struct worker *w, struct http_transfer *t, CURLcode code)
+{
+    was_late(w, clock_ms());
+    return code == CURLE_OPERATION_TIMEDOUT && !t->err.code[0] && w->late_ms >= t->begun_ms &&
+           t->r->excused++ < EXCUSED_MAX;
 }
 
 static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
@@ -182,6 +212,14 @@ static void settle(struct worker *w, struct http_transfer *t, CURLcode code)
     enum http_verdict verdict = HTTP_OK;
     curl_multi_remove_handle(w->multi, t->easy);
     http_easy_end(t, code);
+    if (t->late || excused(w, t, code)) {
+        http_easy_undo(t);
+        drop_transfer(w, t);
+        r->attempts--;
+        r->fresh = true;
+        start(w, r);
+        return;
+    }
     if (r->failed)
         verdict = r->err.retryable ? HTTP_RETRY : HTTP_FAILED;
     else if (r->hooks->judge)
@@ -279,15 +317,19 @@ static void drop_cancelled(struct worker *w, bool all)
     }
 }
 
-static void cut_stalled(struct worker *w)
+static void cut_slow(struct worker *w)
 {
     uint64_t now = clock_ms();
-    if (now - w->ticked_ms < TICK_MS)
+    bool late = was_late(w, now);
+    if (!late && now - w->ticked_ms < TICK_MS)
         return;
     w->ticked_ms = now;
     for (struct http_transfer *t = w->active; t;) {
         struct http_transfer *next = t->next;
-        if (http_easy_stalled(t, now)) {
+        now = clock_ms(); /* a transfer may have begun since the last one */
+        if (late) {
+            http_easy_restart_clock(t, now);
+        } else if (http_easy_late(t, now) || http_easy_stalled(t, now)) {
             settle(w, t, CURLE_OPERATION_TIMEDOUT);
             next = w->active;
         }
@@ -322,6 +364,7 @@ static void *work(void *arg)
 {
     struct worker *w = arg;
     this_worker = w;
+    w->turn_ms = clock_ms();
     for (;;) {
         take_inbox(w);
         start_due(w);
@@ -333,7 +376,7 @@ static void *work(void *arg)
             curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&t);
             settle(w, t, msg->data.result);
         }
-        cut_stalled(w);
+        cut_slow(w);
         if (atomic_load(&w->stopping)) {
             take_inbox(w);
             drop_cancelled(w, true);
@@ -341,6 +384,7 @@ static void *work(void *arg)
                 return NULL;
         }
         curl_multi_poll(w->multi, NULL, 0, wait_ms(w), NULL);
+        w->turn_ms = clock_ms();
     }
 }
 
@@ -358,7 +402,7 @@ void http_submit(struct http_pool *pool, struct http_request *r)
                            : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
     r->worker = w->index;
     r->next = NULL;
-    r->attempts = r->free_again = 0;
+    r->attempts = r->refusals = r->late_cuts = r->free_again = r->excused = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);
@@ -409,6 +453,11 @@ static int start_worker(struct http_pool *pool, unsigned i, struct nc_err *err)
                           "starting the HTTP threads: too many open files: raise "
                           "ulimit -n");
     curl_multi_setopt(w->multi, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT);
+    for (unsigned k = 0; k < RESOLUTIONS; k++) {
+        w->names[k] = curl_share_init();
+        if (curl_share_setopt(w->names[k], CURLSHOPT_SHARE, CURL_LOCK_DATA_DNS))
+            return nc_err_set(err, "ENOMEM", "starting the HTTP threads: out of memory");
+    }
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -451,6 +500,8 @@ static void free_worker(struct worker *w)
         curl_slist_free_all(t->headers);
         free(t);
     }
+    for (unsigned k = 0; k < RESOLUTIONS; k++)
+        curl_share_cleanup(w->names[k]);
     curl_multi_cleanup(w->multi);
     pthread_mutex_destroy(&w->lock);
 }

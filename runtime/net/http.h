@@ -61,14 +61,24 @@ struct http_request {
     const void *body;        /* borrowed until done; sent with a Content-Length */
     size_t body_len;
     bool has_body; /* send a body even if it is empty */
-    void *dest;    /* where a 2xx body of exactly dest_len bytes goes; NULL: into text */
+    /* Instead of `body`: fills len bytes of it, from offset on. What was asked for once may be
+     * asked for again: an attempt, or a connection that turns out dead, starts over. */
+    int (*give)(struct http_request *r, size_t offset, char *out, size_t len);
+    void *dest; /* where a 2xx body of exactly dest_len bytes goes; NULL: into text */
     size_t dest_len;
-    bool ranged;          /* dest is bytes range_start.. of the file: only a 206 that says so */
-    uint64_t range_start; /* will do */
+    /* Instead of `dest`: the same body piece by piece, in order. `begun` may be NULL; it comes
+     * before the first piece of each attempt, and for an empty body, too: start over. Each of these
+     * three returns 0, or -1 with r->err filled, which ends the request for good. */
+    int (*begun)(struct http_request *r);
+    int (*take)(struct http_request *r, const char *data, size_t len);
+    bool ranged;          /* that body is bytes range_start.. of the file: only a 206 that says */
+    uint64_t range_start; /* so will do */
     size_t text_max;      /* most that is kept of any other body; 0: 64 KiB */
     bool text_whole;      /* a body over text_max is a failure, instead of being cut */
     bool once; /* no second sending that attempts does not count: libcurl itself repeats a request
                   when a connection that was used before turns out dead, so take a new one */
+    bool cut_late; /* a GET: sent again over another connection, twice at most, where its first byte
+                      is much later than those of such requests at its gate (net/latency.h) */
     unsigned attempts_max; /* 0: 5 */
     uint32_t give_up_ms; /* no new attempt later than this where nobody ever answered; 0: 12,000 */
     uint32_t stall_ms;   /* 0: 30,000 */
@@ -82,11 +92,13 @@ struct http_request {
     /* The answer. Valid in judge and done. */
     int status;      /* 0: none came */
     struct buf head; /* the answer's "name: value\n" lines, names in lower case */
-    struct buf text; /* body, where dest took none of it */
-    size_t received; /* bytes of body in dest or text */
+    struct buf text; /* body, where neither dest nor take had any of it */
+    size_t received; /* bytes of body in dest or text, or taken */
     bool failed;     /* err is filled */
     struct nc_err err;
-    unsigned attempts; /* attempts made */
+    unsigned attempts;  /* attempts made */
+    unsigned refusals;  /* of these, answered with 503 or 429 */
+    unsigned late_cuts; /* further ones, cut because their first byte was late */
 
     /* The pool's own. */
     struct http_transfer *transfer;
@@ -94,6 +106,7 @@ struct http_request {
     uint64_t start_after_ms;
     uint64_t first_ms;
     unsigned free_again; /* HTTP_AGAINs so far */
+    unsigned excused;    /* attempts that the pool itself let run out */
     bool answered;       /* some attempt got a status */
     bool wrong;          /* the answer came whole but is not what was asked for */
     bool fresh;          /* use a new connection */

@@ -16,6 +16,7 @@ enum {
     IDLE_CONNECTION_S = 4, /* servers close idle ones after about 5 s */
     DOWN_BUFFER = 256 * 1024,
     UP_BUFFER = 512 * 1024,
+    LATE_CUTS_MAX = 2,
     UP_BUFFER_FROM = 1024 * 1024, /* bodies smaller than this keep libcurl's own 64 KiB */
 };
 
@@ -31,6 +32,13 @@ static int stop_wrong(struct http_transfer *t, const char *code, const char *tex
 {
     t->r->wrong = true;
     return stop(t, true, code, text);
+}
+
+/* A hook of the owner's has filled r->err. */
+static bool stop_hook(struct http_transfer *t)
+{
+    t->hook_failed = true;
+    return false;
 }
 
 /* "bytes 0-9/100" must start where we asked and hold as many bytes as we asked for. */
@@ -57,18 +65,18 @@ static bool check_head(struct http_transfer *t)
     long status = 0;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     r->status = (int)status;
-    t->into_dest = r->dest && status >= 200 && status < 300;
-    if (!t->into_dest || !r->ranged)
+    t->expected = (r->dest || r->take) && status >= 200 && status < 300;
+    if (!t->expected)
         return true;
-    if (status != 206) {
+    if (r->ranged && status != 206) {
         stop_wrong(t, "BadRange", "the server ignored the range and sent the whole file");
         return false;
     }
-    if (!range_fits(r)) {
+    if (r->ranged && !range_fits(r)) {
         stop_wrong(t, "BadRange", "the server sent another range than it was asked for");
         return false;
     }
-    return true;
+    return !r->begun || r->begun(r) == 0 || stop_hook(t);
 }
 
 static size_t on_body(char *data, size_t size, size_t n, void *user)
@@ -78,10 +86,13 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
     size_t len = size * n;
     if (!t->body_started && !check_head(t))
         return 0;
-    if (t->into_dest) {
+    if (t->expected) {
         if (len > r->dest_len - r->received)
             return (size_t)stop_wrong(t, "LongBody", "the server sent more than it was asked for");
-        memcpy((char *)r->dest + r->received, data, len);
+        if (!r->take)
+            memcpy((char *)r->dest + r->received, data, len);
+        else if (r->take(r, data, len))
+            return stop_hook(t);
     } else {
         size_t room = r->text.max - r->text.len;
         if (len > room && r->text_whole)
@@ -89,9 +100,21 @@ static size_t on_body(char *data, size_t size, size_t n, void *user)
         buf_add(&r->text, data, len < room ? len : room);
     }
     r->received += len;
-    if (r->moved && t->into_dest)
+    if (r->moved && t->expected)
         atomic_fetch_add_explicit(r->moved, len, memory_order_relaxed);
     return len;
+}
+
+static void note_first_byte(struct http_transfer *t)
+{
+    curl_off_t sent_us = 0, first_us = 0;
+    t->answered = true;
+    if (!t->r->cut_late || !t->r->gate)
+        return;
+    curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
+    curl_easy_getinfo(t->easy, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
+    if (first_us > sent_us)
+        latency_add(&t->r->gate->first_byte, (uint64_t)(first_us - sent_us));
 }
 
 /* Each header line; a new status line (100 Continue, say) starts the head over. */
@@ -100,6 +123,8 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
     struct http_transfer *t = user;
     struct buf *head = &t->r->head;
     size_t len = size * n;
+    if (!t->answered)
+        note_first_byte(t);
     if (len > 5 && memcmp(data, "HTTP/", 5) == 0) {
         buf_clear(head);
         return len;
@@ -123,13 +148,18 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
 static size_t on_read(char *out, size_t size, size_t n, void *user)
 {
     struct http_transfer *t = user;
-    size_t left = t->r->body_len - t->sent;
+    struct http_request *r = t->r;
+    size_t left = r->body_len - t->sent;
     size_t len = size * n < left ? size * n : left;
-    if (len)
-        memcpy(out, (const char *)t->r->body + t->sent, len);
+    if (len && !r->give) {
+        memcpy(out, (const char *)r->body + t->sent, len);
+    } else if (len && r->give(r, t->sent, out, len)) {
+        stop_hook(t);
+        return CURL_READFUNC_ABORT;
+    }
     t->sent += len;
-    if (t->r->moved)
-        atomic_fetch_add_explicit(t->r->moved, len, memory_order_relaxed);
+    if (r->moved)
+        atomic_fetch_add_explicit(r->moved, len, memory_order_relaxed);
     return len;
 }
 
@@ -195,6 +225,7 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_S);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
@@ -218,8 +249,8 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     t->r = r;
     t->err = (struct nc_err){0};
     t->sent = 0;
-    t->body_started = t->into_dest = false;
-    t->window_ms = clock_ms();
+    t->body_started = t->expected = t->hook_failed = t->answered = t->late = false;
+    t->begun_ms = t->window_ms = clock_ms();
     t->window_bytes = 0;
     t->curl_text[0] = '\0';
     buf_clear(&r->head);
@@ -292,24 +323,26 @@ void http_easy_end(struct http_transfer *t, CURLcode code)
     curl_off_t sent_us = 0;
     curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
     r->answered |= status != 0 || sent_us > 0;
-    if (t->err.code[0]) {
+    if (t->hook_failed) {
+        r->err.retryable = false;
+    } else if (t->err.code[0]) {
         nc_err_set(&r->err, t->err.code, "%s: %s", r->what, t->err.message);
         r->err.retryable = t->err.retryable;
     } else if (code != CURLE_OK) {
         network_failure(t, code);
-    } else if (t->into_dest && r->received != r->dest_len) {
+    } else if (t->expected && r->received != r->dest_len) {
         nc_err_set(&r->err, "ShortBody", "%s: the body ended after %zu of %zu bytes", r->what,
                    r->received, r->dest_len);
         r->err.retryable = r->wrong = true;
     }
     r->failed = r->err.code[0] != '\0';
-    if (r->failed)
+    if (r->failed && !t->hook_failed)
         r->err.status = r->status;
 }
 
 void http_easy_undo(struct http_transfer *t)
 {
-    size_t counted = t->sent + (t->into_dest ? t->r->received : 0);
+    size_t counted = t->sent + (t->expected ? t->r->received : 0);
     if (t->r->moved)
         atomic_fetch_sub_explicit(t->r->moved, counted, memory_order_relaxed);
 }
@@ -331,4 +364,26 @@ bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
                (unsigned)(limit / 1000));
     t->err.retryable = true;
     return true;
+}
+
+bool http_easy_late(struct http_transfer *t, uint64_t now_ms)
+{
+    struct http_request *r = t->r;
+    if (!r->cut_late || !r->gate || t->answered || r->late_cuts >= LATE_CUTS_MAX)
+        return false;
+    uint64_t limit = latency_limit_us(&r->gate->first_byte);
+    curl_off_t sent_us = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
+    uint64_t waited = (now_ms - t->begun_ms) * 1000;
+    if (!limit || sent_us <= 0 || waited < (uint64_t)sent_us + limit)
+        return false;
+    latency_add(&r->gate->first_byte, waited - (uint64_t)sent_us);
+    r->late_cuts++;
+    t->late = true;
+    return true;
+}
+
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms)
+{
+    t->window_ms = now_ms;
 }

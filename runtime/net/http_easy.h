@@ -11,10 +11,14 @@ struct http_transfer {
     CURL *easy; /* kept between requests; its connections live in the multi handle */
     struct http_request *r;
     struct curl_slist *headers;
-    struct nc_err err; /* set by a callback that stopped the transfer */
-    size_t sent;       /* bytes of the body handed to libcurl */
-    bool body_started; /* the answer's head was checked */
-    bool into_dest;
+    struct nc_err err;  /* set by a callback that stopped the transfer */
+    size_t sent;        /* bytes of the body handed to libcurl */
+    bool body_started;  /* the answer's head was checked */
+    bool expected;      /* its body is the one that dest or take is for */
+    bool hook_failed;   /* the owner's begun, take or give has filled r->err */
+    bool answered;      /* the answer has begun */
+    bool late;          /* cut because it had not */
+    uint64_t begun_ms;  /* when the attempt began */
     uint64_t window_ms; /* the stall clock: when this window began, bytes seen by then */
     curl_off_t window_bytes;
     char curl_text[CURL_ERROR_SIZE];
@@ -29,5 +33,9 @@ void http_easy_end(struct http_transfer *t, CURLcode code);
 void http_easy_undo(struct http_transfer *t);
 /* True once the attempt has moved too little for too long, at now_ms. */
 bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms);
+/* True once its first byte is late, if that is a reason to cut it. */
+bool http_easy_late(struct http_transfer *t, uint64_t now_ms);
+/* What has passed so far counts no more for a stall. */
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms);
 
 #endif

@@ -2,10 +2,13 @@
  *
  * Backoff is exponential with full jitter: a wait is drawn evenly from 0 to the ceiling of its
  * attempt, so that many workers do not come back in step. A gate is what all requests to one
- * service share: a 503 or 429 seen by one of them holds the start of the others back too.
+ * service share: a 503 or 429 seen by one of them holds the start of the others back too; and how
+ * long its answers take tells which of them is late.
  */
 #ifndef NC_NET_RETRY_H
 #define NC_NET_RETRY_H
+
+#include "net/latency.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,6 +18,7 @@
 struct retry_gate {
     _Atomic uint64_t until_ms;  /* no request starts before this (monotonic ms) */
     _Atomic unsigned throttled; /* refusals in a row, for the gate's own backoff */
+    struct latency first_byte;  /* of the requests that may be cut for it */
 };
 
 /* How long to wait before attempt number `attempt` (1 = the first retry), in ms. `random` is any

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADERS_MAX = 24, KEYS_WAIT_MS = 45 * 1000 };
+enum { HEADERS_MAX = 24, KEYS_WAIT_MS = 45 * 1000, PIECE = 256 * 1024 };
 
 /* ---- before an attempt ---- */
 
@@ -91,20 +91,67 @@ static int sign(struct s3_request *r, const struct url *to)
     return 0;
 }
 
+struct body_hash {
+    bool wants_sha256, wants_md5;
+    struct sha256 sha256;
+    struct md5 md5;
+};
+
+static void hash_piece(struct body_hash *h, const void *data, size_t len)
+{
+    if (h->wants_sha256)
+        sha256_update(&h->sha256, data, len);
+    if (h->wants_md5)
+        md5_update(&h->md5, data, len);
+}
+
+/* A body that is handed out in pieces is read here once more than it is sent. */
+static int hash_given(struct body_hash *h, struct http_request *http)
+{
+    char *piece = malloc(PIECE);
+    int rc = piece ? 0 : nc_err_set(&http->err, "ENOMEM", "%s: out of memory", http->what);
+    for (size_t at = 0, len; rc == 0 && at < http->body_len; at += len) {
+        len = http->body_len - at < PIECE ? http->body_len - at : PIECE;
+        rc = http->give(http, at, piece, len);
+        if (rc == 0)
+            hash_piece(h, piece, len);
+    }
+    free(piece);
+    return rc;
+}
+
+static int hash_body(struct s3_request *r, struct body_hash *h)
+{
+    struct http_request *http = &r->http;
+    int rc = 0;
+    if ((h->wants_sha256 && sha256_init(&h->sha256)) || (h->wants_md5 && md5_init(&h->md5)))
+        rc = nc_err_set(&http->err, "ENOMEM", "%s: out of memory", r->what);
+    else if (http->give)
+        rc = hash_given(h, http);
+    else
+        hash_piece(h, http->body, http->body_len);
+    if (rc == 0 && h->wants_sha256)
+        sha256_final_hex(&h->sha256, r->payload_hash);
+    if (rc == 0 && h->wants_md5)
+        md5_final_base64(&h->md5, r->md5);
+    sha256_free(&h->sha256);
+    md5_free(&h->md5);
+    return rc;
+}
+
+/* Once a request: the body does not change between attempts. */
 static int hash_payload(struct s3_request *r, bool tls)
 {
-    bool wants_md5 = r->client->content_md5 && r->http.has_body && !r->md5[0];
-    if (wants_md5 && md5_base64(r->http.body, r->http.body_len, r->md5))
-        return nc_err_set(&r->http.err, "ENOMEM", "%s: out of memory", r->what);
-    if (r->payload_hash[0])
-        return 0; /* the body does not change between attempts */
-    if (tls)
-        strcpy(r->payload_hash, SIGN_UNSIGNED);
-    else if (!r->http.body_len)
-        strcpy(r->payload_hash, SIGN_EMPTY);
-    else if (sha256_hex(r->http.body, r->http.body_len, r->payload_hash))
-        return nc_err_set(&r->http.err, "ENOMEM", "%s: out of memory", r->what);
-    return 0;
+    struct body_hash h = {.wants_md5 = r->client->content_md5 && r->http.has_body && !r->md5[0]};
+    if (!r->payload_hash[0]) {
+        if (tls)
+            strcpy(r->payload_hash, SIGN_UNSIGNED);
+        else if (!r->http.body_len)
+            strcpy(r->payload_hash, SIGN_EMPTY);
+        else
+            h.wants_sha256 = true;
+    }
+    return h.wants_sha256 || h.wants_md5 ? hash_body(r, &h) : 0;
 }
 
 static int prepare(struct http_request *http)
@@ -408,6 +455,8 @@ void s3_request_header(struct s3_request *r, const char *name, const char *value
 
 void s3_submit(struct http_pool *pool, struct s3_request *r)
 {
+    /* Objects come from where any of many servers can read them; a listing may well take long. */
+    r->http.cut_late = strcmp(r->http.method, "GET") == 0 && *r->key && !r->query.len;
     http_submit(pool, &r->http);
 }
 

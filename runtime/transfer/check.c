@@ -1,10 +1,10 @@
 #include "transfer/check.h"
 
 #include "transfer/fate.h"
+#include "transfer/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
-
-enum { DIGEST_BLOCK = 64 * 1024 }; /* stays in a core's cache */
 
 static bool digest_fits(struct file *f, struct nc_err *err)
 {
@@ -39,62 +39,113 @@ static void add_to_file(struct file *f, const char *data, size_t len)
         gitblob_update(&f->git, data, len);
 }
 
-/* All digests of a part that has come, block by block, so that its bytes come from memory only
- * once: its own, the sink's, and the file's where it is this part's turn. Without the lock. */
-int check_part(struct transfer *t, struct part *p, bool its_turn, struct nc_err *err)
+/* One part more is in the file's digests; false when they turn out wrong. */
+static bool part_hashed(struct transfer *t, struct file *f)
 {
-    struct file *f = p->file;
-    struct xxh3 own = {0};
-    struct sha256 sent = {0};
-    int rc = xxh3_init(&own) || (t->sink->digests && sha256_init(&sent)) ? -1 : 0;
-    for (size_t at = 0, len; rc == 0 && at < p->len; at += len) {
-        len = p->len - at < DIGEST_BLOCK ? p->len - at : DIGEST_BLOCK;
-        xxh3_update(&own, p->data + at, len);
-        if (t->sink->digests)
-            sha256_update(&sent, p->data + at, len);
-        if (its_turn)
-            add_to_file(f, p->data + at, len);
-    }
-    if (rc == 0)
-        xxh3_final_hex(&own, f->digests[p->index]);
-    else
-        nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
-    if (rc == 0 && t->sink->digests)
-        sha256_final_hex(&sent, p->sha256);
-    xxh3_free(&own);
-    sha256_free(&sent);
-    return rc;
+    struct nc_err err;
+    f->hashed++;
+    if (f->hashed < f->parts || digest_fits(f, &err))
+        return true;
+    fate_fail(t, f, &err);
+    return false;
 }
 
-/* The next part of its file has gone into the file's digest. */
-void check_hashed(struct transfer *t, struct part *p)
+/* A part that has its buffer is now in the file's digests. */
+static void kept_hashed(struct transfer *t, struct part *p)
 {
     struct file *f = p->file;
-    struct nc_err err;
     p->hashed = true;
-    f->hashed++;
-    if (f->hashed == f->parts && !digest_fits(f, &err))
-        fate_fail(t, f, &err);
-    else if (p->stored)
+    if (!part_hashed(t, f))
+        return;
+    if (p->stored)
         fate_release(t, p);
     else if (f->parts == 1)
         fate_queue_part(t, p); /* now that it is known to be right */
 }
 
-/* Hashes what has come before its turn; one worker a file, without the lock while it computes. */
+static void swap_digests(struct file *f, struct part *p)
+{
+    struct sha256 hash = f->hash;
+    struct gitblob git = f->git;
+    f->hash = p->hash;
+    f->git = p->git;
+    p->hash = hash;
+    p->git = git;
+}
+
+void check_turn_over(struct transfer *t, struct part *p, bool well)
+{
+    struct file *f = p->file;
+    if (!p->in_turn)
+        return;
+    p->in_turn = false;
+    if (well)
+        swap_digests(f, p);
+    if (well && f->streamed) {
+        p->hashed = true;
+        part_hashed(t, f);
+    } else if (well) {
+        kept_hashed(t, p);
+    }
+    f->hashing = false; /* until now, or the part might be gone with its file */
+}
+
 void check_in_order(struct transfer *t, struct file *f)
 {
-    if (f->hashing || f->continued)
+    if (!f->hashes || f->hashing)
         return;
     f->hashing = true;
     while (f->hashed < f->parts && !f->failing && !t->stopping) {
-        struct part *p = f->in_flight[f->hashed];
+        struct part *p = f->streamed ? NULL : f->in_flight[f->hashed];
         if (!p || !p->fetched)
             break;
         state_unlock(t);
         add_to_file(f, p->data, p->len);
         state_lock(t);
-        check_hashed(t, p);
+        kept_hashed(t, p);
+    }
+    f->hashing = false;
+    if (f->streamed && f->hashed < f->parts && f->etags[f->hashed][0] && !f->rereads &&
+        !f->failing) {
+        f->rereads = true;
+        queue_add(&t->rereads, f);
+    }
+    fate_finish_when_whole(t, f);
+    fate_leave_when_idle(t, f);
+}
+
+/* Without the lock. */
+static int hash_stored(struct transfer *t, struct file *f, uint32_t index, struct nc_err *err)
+{
+    uint64_t offset = (uint64_t)index * f->part_size;
+    uint64_t left = plan_part_len(f->size, f->part_size, index);
+    char *block = malloc(BLOCK);
+    int rc = block ? 0 : nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
+    for (size_t len; rc == 0 && left; left -= len, offset += len) {
+        len = left < BLOCK ? (size_t)left : BLOCK;
+        rc = t->sink->read(t->sink, f, offset, block, len, err);
+        if (rc == 0)
+            add_to_file(f, block, len);
+    }
+    free(block);
+    return rc;
+}
+
+void check_reread(struct transfer *t, struct file *f)
+{
+    struct nc_err err;
+    f->rereads = false;
+    if (f->hashing) /* a part that goes into it as it comes; its end calls us again */
+        return;
+    f->hashing = true;
+    while (f->hashed < f->parts && f->etags[f->hashed][0] && !f->failing && !t->stopping) {
+        state_unlock(t);
+        int rc = hash_stored(t, f, f->hashed, &err);
+        state_lock(t);
+        if (rc)
+            fate_fail(t, f, &err);
+        else
+            part_hashed(t, f);
     }
     f->hashing = false;
     fate_finish_when_whole(t, f);

@@ -1,16 +1,14 @@
-/* Digests: of every part as it comes, of every file in the order of its parts. Private to
- * transfer/; the lock is held but for check_part. */
+/* Digests of files, in the order of their parts. Private to transfer/; the lock is held. */
 #ifndef NC_TRANSFER_CHECK_H
 #define NC_TRANSFER_CHECK_H
 
 #include "transfer/state.h"
 
-/* All digests of a part that has come, block by block, so that its bytes come from memory only
- * once: its own, the sink's, and the file's where it is this part's turn. Without the lock. */
-int check_part(struct transfer *t, struct part *p, bool its_turn, struct nc_err *err);
-/* The next part of its file has gone into the file's digest. */
-void check_hashed(struct transfer *t, struct part *p);
-/* Hashes what has come before its turn; one worker a file, without the lock while it computes. */
+/* A part that went into its file's digests as it came has come, or (well: false) has not. */
+void check_turn_over(struct transfer *t, struct part *p, bool well);
+/* Hashes what came before its turn: buffers here, one thread a file, without the lock while it
+ * computes; for what is in the sink, a hand is asked to call check_reread. */
 void check_in_order(struct transfer *t, struct file *f);
+void check_reread(struct transfer *t, struct file *f);
 
 #endif

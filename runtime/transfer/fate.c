@@ -1,5 +1,6 @@
 #include "transfer/fate.h"
 
+#include "transfer/part.h"
 #include "transfer/plan.h"
 
 #include <stdlib.h>
@@ -7,21 +8,38 @@
 
 enum { TRIES = 2 }; /* a file whose bytes are wrong is fetched once more */
 
-void fate_forget(struct transfer *t, struct file *f)
+void fate_forget(struct transfer *t, struct file *f, bool keep)
 {
     if (f->source_data)
         t->source->forget(t->source, f);
     if (f->sink_data)
-        t->sink->forget(t->sink, f);
+        t->sink->forget(t->sink, f, keep);
 }
 
 void fate_begin(struct transfer *t, struct file *f, enum file_state state)
 {
     f->state = state;
     f->queued = true;
-    f->next_file = NULL;
-    *t->chores_end = f;
-    t->chores_end = &f->next_file;
+    queue_add(state == FILE_FINISHING && t->sink->sync ? &t->finishes : &t->chores, f);
+}
+
+static void free_working_memory(struct file *f)
+{
+    free(f->in_flight);
+    f->in_flight = NULL;
+    sha256_free(&f->hash);
+    gitblob_free(&f->git);
+}
+
+static void leave_begun(struct transfer *t, struct file *f)
+{
+    if (f->begun_prev)
+        f->begun_prev->begun_next = f->begun_next;
+    else
+        t->begun = f->begun_next;
+    if (f->begun_next)
+        f->begun_next->begun_prev = f->begun_prev;
+    t->begun_count--;
 }
 
 void fate_end(struct transfer *t, struct file *f, enum file_state state)
@@ -31,13 +49,10 @@ void fate_end(struct transfer *t, struct file *f, enum file_state state)
         t->files_done++;
     else
         t->files_failed++;
-    free(f->in_flight);
-    f->in_flight = NULL;
-    sha256_free(&f->hash);
-    gitblob_free(&f->git);
-    f->next_file = NULL;
-    *t->over_end = f;
-    t->over_end = &f->next_file;
+    free_working_memory(f);
+    fate_forget(t, f, false);
+    leave_begun(t, f);
+    queue_add(&t->over, f);
 }
 
 void fate_ready(struct transfer *t, struct part *p)
@@ -45,6 +60,7 @@ void fate_ready(struct transfer *t, struct part *p)
     p->next = NULL;
     *t->ready_end = p;
     t->ready_end = &p->next;
+    t->ready_weight += part_weight(p);
 }
 
 void fate_close_turn(struct transfer *t, struct file *f)
@@ -67,7 +83,9 @@ void fate_release(struct transfer *t, struct part *p)
         t->live = p->live_next;
     if (p->live_next)
         p->live_next->live_prev = p->live_prev;
-    buffers_give(&t->buffers, p->data);
+    if (p->data)
+        buffers_give(&t->buffers, p->data);
+    part_free(p);
     free(p);
 }
 
@@ -87,9 +105,9 @@ void fate_stop(struct transfer *t, const struct nc_err *why)
     t->fatal = *why;
     for (struct part *p = t->live; p; p = p->live_next)
         cancel_part(t, p);
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->files[i]->busy)
-            t->sink->cancel(t->sink, t->files[i], NULL);
+    for (struct file *f = t->begun; f; f = f->begun_next) {
+        if (f->busy)
+            t->sink->cancel(t->sink, f, NULL);
     }
 }
 
@@ -125,6 +143,8 @@ static void drop_parts(struct transfer *t, const struct file *f)
         if (p->file != f) {
             *t->ready_end = p;
             t->ready_end = &p->next;
+        } else {
+            t->ready_weight -= part_weight(p);
         }
     }
     *t->ready_end = NULL;
@@ -138,7 +158,8 @@ static void drop_parts(struct transfer *t, const struct file *f)
 /* Once nothing of a failing file is in flight, the sink may leave it. */
 void fate_leave_when_idle(struct transfer *t, struct file *f)
 {
-    if (f->failing && !f->busy && !f->hashing && !f->queued && f->state < FILE_LEAVING) {
+    if (f->failing && !f->busy && !f->hashing && !f->queued && !f->rereads &&
+        f->state < FILE_LEAVING) {
         f->parked = NULL;
         drop_parts(t, f);
         fate_begin(t, f, FILE_LEAVING);
@@ -154,8 +175,13 @@ void fate_fail(struct transfer *t, struct file *f, const struct nc_err *why)
         fate_stop(t, why);
         return;
     }
+    f->err = malloc(sizeof *f->err);
+    if (!f->err) {
+        fate_stop(t, why);
+        return;
+    }
     f->failing = true;
-    f->err = *why;
+    *f->err = *why;
     f->again = ++f->tries < TRIES && own->again;
     fate_close_turn(t, f);
     for (struct part *p = t->live; p; p = p->live_next) {
@@ -180,9 +206,14 @@ void fate_start_over(struct transfer *t, struct file *f)
 {
     free(f->upload_id);
     f->upload_id = NULL;
-    fate_forget(t, f);
+    fate_forget(t, f, false);
+    leave_begun(t, f);
+    free(f->err);
+    f->err = NULL;
+    if (!f->wanted_sha256)
+        f->sha256[0] = '\0'; /* of bytes that may have been other ones */
     f->next = f->hashed = f->stored = 0;
-    f->continued = f->failing = f->again = false;
+    f->continued = f->cloned = f->failing = f->again = false;
     f->state = FILE_WAITING;
     f->next_file = t->again;
     t->again = f;
@@ -190,7 +221,7 @@ void fate_start_over(struct transfer *t, struct file *f)
 
 static bool is_whole(const struct file *f)
 {
-    return f->stored == f->parts && (f->continued || f->hashed == f->parts);
+    return f->stored == f->parts && (!f->hashes || f->hashed == f->parts);
 }
 
 void fate_finish_when_whole(struct transfer *t, struct file *f)

@@ -29,7 +29,7 @@ void fate_leave_when_idle(struct transfer *t, struct file *f);
 void fate_forget_parts(struct transfer *t, struct file *f);
 /* Everything as before the first part, to fetch the file once more. */
 void fate_start_over(struct transfer *t, struct file *f);
-/* What source and sink know of it. */
-void fate_forget(struct transfer *t, struct file *f);
+/* What source and sink know of it; keep: another run may go on with what the sink has. */
+void fate_forget(struct transfer *t, struct file *f, bool keep);
 
 #endif

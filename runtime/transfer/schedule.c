@@ -1,25 +1,59 @@
 #include "transfer/schedule.h"
 
+#include "base/clock.h"
 #include "transfer/check.h"
 #include "transfer/fate.h"
+#include "transfer/part.h"
 #include "transfer/plan.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    WHOLE = 16,        /* sixteenths of a slot */
+    BATCH_MOST = 512,  /* files synced and finished together */
+    PART_TRIES = 3,    /* of one whose digest is wrong */
+    FILE_WORK = 65536, /* what a file counts beside its bytes, when throughput is looked at */
+};
+
+/* Comes to the next part that is neither stored nor on its way; false where there is none. */
 static bool skip_stored(struct file *f)
 {
-    while (f->next < f->parts && f->etags[f->next][0])
+    while (f->next < f->parts && (f->etags[f->next][0] || f->in_flight[f->next]))
         f->next++;
     return f->next < f->parts;
+}
+
+/* Its file may turn out to be none while it is on its way. */
+static bool is_direct(const struct part *p)
+{
+    return !p->data;
+}
+
+/* ---- choosing what to fetch ---- */
+
+/* How the bytes of a file will go, which is known once it begins. */
+static void plan_way(const struct transfer *t, struct file *f)
+{
+    f->hashes = !f->continued && !f->expected && (t->sha256 || f->sha256[0] || f->blob[0]);
+    f->direct = t->sink->copy && !t->no_direct && !f->hashes && !f->expected &&
+                (f->streamed || !t->sink->local);
 }
 
 /* Allocates what a file needs while it is open. */
 static int begin_file(struct transfer *t, struct file *f)
 {
+    f->begun_next = t->begun;
+    f->begun_prev = NULL;
+    if (t->begun)
+        t->begun->begun_prev = f;
+    t->begun = f;
+    t->begun_count++;
+    plan_way(t, f);
     f->in_flight = calloc(f->parts, sizeof f->in_flight[0]);
-    if (!f->in_flight || sha256_init(&f->hash) || (f->blob[0] && gitblob_init(&f->git, f->size))) {
+    if (!f->in_flight ||
+        (f->hashes && (sha256_init(&f->hash) || (f->blob[0] && gitblob_init(&f->git, f->size))))) {
         struct nc_err err;
         nc_err_set(&err, "ENOMEM", "%s: out of memory", f->path);
         fate_stop(t, &err);
@@ -38,36 +72,77 @@ static struct file *next_file(struct transfer *t)
         t->again = f->next_file;
         return f;
     }
-    return t->next_waiting < t->count ? t->files[t->next_waiting++] : NULL;
+    if (t->next_waiting == t->admitted || t->begun_count >= BEGUN_FILES_MOST)
+        return NULL;
+    f = t->waiting[t->next_waiting];
+    t->waiting[t->next_waiting++] = NULL;
+    return f;
 }
 
-/* The file whose turn it is, or NULL. */
+/* Streamed bytes need somewhere to go, and a direct copy somewhere to copy to. */
+static bool may_fetch(const struct file *f)
+{
+    return f->state == FILE_OPEN || (f->state == FILE_OPENING && !f->streamed && !f->direct);
+}
+
+/* The file to fetch a part of, or NULL: the one that has the fewest on their way, so that as many
+ * bytes as can be come in the order in which they are hashed. */
 static struct file *next_turn(struct transfer *t)
 {
     while (t->opened < t->open_most) {
         struct file *f = next_file(t);
-        if (!f)
+        if (!f || begin_file(t, f))
             break;
-        if (begin_file(t, f))
-            return NULL;
         /* One with a single part leaves its place at once: no need to fill the others first. */
-        if (f->parts == 1)
+        if (f->parts == 1 && may_fetch(f) && skip_stored(f))
             return f;
     }
-    return t->opened ? t->open[++t->turn % t->opened] : NULL;
+    struct file *best = NULL;
+    unsigned start = t->opened ? ++t->turn % t->opened : 0;
+    for (unsigned i = 0; i < t->opened; i++) {
+        struct file *f = t->open[(start + i) % t->opened];
+        if (may_fetch(f) && (!best || f->fetching < best->fetching))
+            best = f;
+        if (best && !best->fetching)
+            break;
+    }
+    return best;
 }
 
-static struct part *claim(struct transfer *t)
+static unsigned slots(const struct transfer *t)
 {
-    unsigned most = t->sink->local ? t->parallel : t->parallel / 2;
-    if (t->stopping || t->fetching >= most || !buffers_have(&t->buffers, t->largest_part))
-        return NULL;
-    struct file *f = next_turn(t);
-    if (!f || !skip_stored(f))
-        return NULL;
-    size_t len = (size_t)plan_part_len(f->size, f->part_size, f->next);
-    char *data = buffers_take(&t->buffers, len);
-    struct part *p = data ? calloc(1, sizeof *p) : NULL;
+    return t->climb.level * WHOLE;
+}
+
+/* Between two servers each direction has its half. */
+static unsigned share(const struct transfer *t)
+{
+    return t->source->local || t->sink->local ? slots(t) : slots(t) / 2;
+}
+
+static bool slot_free(struct transfer *t)
+{
+    if (t->fetching < share(t) && t->ready_weight < slots(t))
+        return true;
+    climb_full(&t->climb);
+    return false;
+}
+
+static void link_part(struct transfer *t, struct part *p)
+{
+    p->live_next = t->live;
+    if (t->live)
+        t->live->live_prev = p;
+    t->live = p;
+    p->file->in_flight[p->index] = p;
+}
+
+/* A part with its buffer, or NULL where none can be had now. */
+static struct part *new_part(struct transfer *t, struct file *f, size_t len)
+{
+    size_t need = part_need(f, len);
+    char *data = need || !f->direct ? buffers_take(&t->buffers, need) : NULL;
+    struct part *p = data || f->direct ? calloc(1, sizeof *p) : NULL;
     if (!p) {
         if (data)
             buffers_give(&t->buffers, data);
@@ -79,44 +154,47 @@ static struct part *claim(struct transfer *t)
         return NULL;
     }
     p->file = f;
-    p->index = f->next++;
-    p->offset = (uint64_t)p->index * f->part_size;
     p->len = len;
     p->data = data;
-    p->fetching = true;
-    f->in_flight[p->index] = p;
-    p->live_next = t->live;
-    if (t->live)
-        t->live->live_prev = p;
-    t->live = p;
+    p->room = need;
+    return p;
+}
+
+static struct part *claim(struct transfer *t)
+{
+    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
+        return NULL;
+    struct file *f = next_turn(t);
+    if (!f || !skip_stored(f))
+        return NULL;
+    struct part *p = new_part(t, f, (size_t)plan_part_len(f->size, f->part_size, f->next));
+    if (!p)
+        return NULL;
+    p->index = f->next++;
+    p->offset = (uint64_t)p->index * f->part_size;
+    link_part(t, p);
     if (!skip_stored(f))
         fate_close_turn(t, f);
-    t->fetching++;
     return p;
 }
 
 static struct part *next_ready(struct transfer *t)
 {
-    if (t->storing >= (t->parallel + 1) / 2 && !t->sink->local)
-        return NULL;
     struct part *p = t->ready;
-    if (p) {
-        t->ready = p->next;
-        if (!t->ready)
-            t->ready_end = &t->ready;
-        p->storing = true;
-        t->storing++;
-    }
+    unsigned most = p && is_direct(p) ? slots(t) : share(t);
+    if (!p || (t->storing >= most && !t->sink->local))
+        return NULL;
+    t->ready = p->next;
+    if (!t->ready)
+        t->ready_end = &t->ready;
+    t->ready_weight -= part_weight(p);
     return p;
 }
 
 static struct file *next_chore(struct transfer *t)
 {
     struct file *f;
-    while ((f = t->chores)) {
-        t->chores = f->next_file;
-        if (!t->chores)
-            t->chores_end = &t->chores;
+    while ((f = queue_take(&t->chores))) {
         f->queued = false;
         if (!f->failing || f->state == FILE_LEAVING)
             return f;
@@ -124,6 +202,8 @@ static struct file *next_chore(struct transfer *t)
     }
     return NULL;
 }
+
+/* ---- beginning it ---- */
 
 static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
 {
@@ -134,36 +214,60 @@ static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
     return t->sink->leave(t->sink, f, err);
 }
 
+static void begin_fetch(struct transfer *t, struct part *p);
 static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err);
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
                         const struct nc_err *err);
 static void file_ended(struct transfer *t, struct file *f, const struct nc_err *err);
 
-/* A local sink does its work at once, which the lock must not wait for. */
-static void begin_in_sink(struct transfer *t, struct file *f, struct part *p)
+static void op_begun(struct transfer *t, struct file *f)
 {
-    struct nc_err err;
     f->busy++;
     t->busy++;
+}
+
+static void op_over(struct transfer *t, struct file *f)
+{
+    f->busy--;
+    t->busy--;
+}
+
+/* What a local sink does, the lock must not wait for. */
+static void begin_chore(struct transfer *t, struct file *f)
+{
+    struct nc_err err;
+    op_begun(t, f);
     if (t->sink->local)
         state_unlock(t);
-    enum op op = p ? t->sink->store(t->sink, p, &err) : do_chore(t, f, &err);
+    enum op op = do_chore(t, f, &err);
     if (t->sink->local)
         state_lock(t);
-    if (op == OP_BEGUN)
-        return;
-    const struct nc_err *failed = op == OP_FAILED ? &err : NULL;
-    if (p)
-        part_stored(t, p, "-", failed);
-    else
-        file_ended(t, f, failed);
+    if (op != OP_BEGUN)
+        file_ended(t, f, op == OP_FAILED ? &err : NULL);
+}
+
+static void begin_store(struct transfer *t, struct part *p)
+{
+    struct nc_err err;
+    p->storing = true;
+    t->storing += part_weight(p);
+    op_begun(t, p->file);
+    if (t->sink->local)
+        state_unlock(t);
+    enum op op = is_direct(p) ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
+    if (t->sink->local)
+        state_lock(t);
+    if (op != OP_BEGUN)
+        part_stored(t, p, "-", op == OP_FAILED ? &err : NULL);
 }
 
 static void begin_fetch(struct transfer *t, struct part *p)
 {
     struct nc_err err;
-    p->file->busy++;
-    t->busy++;
+    p->fetching = true;
+    p->file->fetching++;
+    t->fetching += part_weight(p);
+    op_begun(t, p->file);
     if (t->source->local)
         state_unlock(t);
     enum op op = t->source->fetch(t->source, p, &err);
@@ -173,24 +277,101 @@ static void begin_fetch(struct transfer *t, struct part *p)
         fetch_over(t, p, op == OP_FAILED ? &err : NULL);
 }
 
-/* Begins the next operation; false when there is none to begin now. */
-static bool step(struct transfer *t)
+static size_t take_finishes(struct transfer *t, struct file **batch)
 {
-    struct file *f = t->stopping ? NULL : next_chore(t);
-    struct part *p = f || t->stopping ? NULL : next_ready(t);
-    if (f || p) {
-        begin_in_sink(t, f ? f : p->file, p);
+    size_t n = 0;
+    for (struct file *f; n < BATCH_MOST && (f = queue_take(&t->finishes));) {
+        f->queued = false;
+        if (f->failing) {
+            fate_leave_when_idle(t, f);
+            continue;
+        }
+        batch[n++] = f;
+        op_begun(t, f);
+    }
+    return n;
+}
+
+/* Files that are whole become visible together: what makes them safe costs a disk little more for
+ * many than for one. The first failure ends the batch; what comes after it is tried once more with
+ * the next, unless the reason ends the job. */
+static void finish_batch(struct transfer *t)
+{
+    struct file *batch[BATCH_MOST];
+    struct nc_err err, unsafe;
+    struct sink *sink = t->sink;
+    size_t n = take_finishes(t, batch), done = 0;
+    if (!n)
+        return;
+    t->finishing = true;
+    state_unlock(t);
+    bool failed = sink->sync(sink, batch, n, &err) != 0;
+    while (!failed && done < n) {
+        failed = sink->finish(sink, batch[done], &err) == OP_FAILED;
+        done += !failed;
+    }
+    bool unsettled = done && sink->settle(sink, batch, done, &unsafe);
+    state_lock(t);
+    t->finishing = false;
+    for (size_t i = 0; i < n; i++) {
+        if (i <= done) {
+            file_ended(t, batch[i], i < done ? (unsettled ? &unsafe : NULL) : &err);
+        } else {
+            op_over(t, batch[i]);
+            fate_begin(t, batch[i], FILE_FINISHING);
+        }
+    }
+}
+
+/* Begins the next operation; false when there is none that this thread may begin now. Local work is
+ * done by hands, so that neither a worker nor the caller is kept by a slow disk. */
+static bool step(struct transfer *t, bool hand)
+{
+    struct file *f;
+    struct part *p;
+    if (t->stopping)
+        return false;
+    if (!t->sink->local || hand) {
+        if ((f = next_chore(t))) {
+            begin_chore(t, f);
+            return true;
+        }
+        if ((p = next_ready(t))) {
+            begin_store(t, p);
+            return true;
+        }
+    }
+    if (hand && t->finishes.first && !t->finishing) {
+        finish_batch(t);
         return true;
     }
+    if (hand && (f = queue_take(&t->rereads))) {
+        check_reread(t, f);
+        return true;
+    }
+    if (t->source->local && !hand)
+        return false;
     p = claim(t);
-    if (p)
+    if (p && is_direct(p))
+        fate_ready(t, p);
+    else if (p)
         begin_fetch(t, p);
-    return p || (t->chores && !t->stopping); /* a file was begun that has no part to fetch */
+    return p || (t->chores.first && (!t->sink->local || hand)); /* an empty file was begun */
+}
+
+/* There is something that only a hand may begin. */
+static bool hands_wanted(const struct transfer *t)
+{
+    if (t->stopping)
+        return false;
+    return (t->sink->local && (t->chores.first || t->ready)) ||
+           (t->finishes.first && !t->finishing) || t->rereads.first ||
+           (t->source->local && (t->opened || t->again || t->next_waiting < t->admitted));
 }
 
 static bool all_over(const struct transfer *t)
 {
-    return t->files_done + t->files_failed == t->count;
+    return !t->growing && t->files_done + t->files_failed == t->files_total;
 }
 
 void schedule_enter(struct transfer *t)
@@ -199,7 +380,7 @@ void schedule_enter(struct transfer *t)
     t->inside++;
 }
 
-void schedule_rest_when_over(struct transfer *t)
+static void rest_when_over(struct transfer *t)
 {
     t->inside--;
     if (!t->inside && !t->busy && !t->at_rest && (t->stopping || all_over(t))) {
@@ -211,27 +392,36 @@ void schedule_rest_when_over(struct transfer *t)
     }
 }
 
-/* Begins what can be begun, sees whether all is over, and lets go of the lock. */
+static void look_at_speed(struct transfer *t)
+{
+    uint64_t work = atomic_load(&t->bytes_in) + atomic_load(&t->bytes_out) +
+                    (t->files_done + t->files_failed) * FILE_WORK;
+    climb_look(&t->climb, clock_ms(), work, atomic_load(&t->refusals));
+}
+
 void schedule_leave(struct transfer *t)
 {
-    while (step(t))
+    look_at_speed(t);
+    while (step(t, false))
         ;
-    schedule_rest_when_over(t);
+    rest_when_over(t);
+    if (hands_wanted(t))
+        pthread_cond_signal(&t->news);
     pthread_mutex_unlock(&t->lock);
 }
 
 /* A thread for local work. It misses none: what there is to do changes only under the lock, by
- * threads that then go on themselves until they find no more, and call another before they are
- * away. */
+ * threads that then go on themselves until they find no more, or call a hand. */
 static void *lend_hand(void *arg)
 {
     struct transfer *t = arg;
     pthread_mutex_lock(&t->lock);
     while (!t->at_rest) {
         t->inside++;
-        while (step(t))
+        look_at_speed(t);
+        while (step(t, true))
             ;
-        schedule_rest_when_over(t);
+        rest_when_over(t);
         if (!t->at_rest)
             pthread_cond_wait(&t->news, &t->lock);
     }
@@ -246,7 +436,7 @@ void schedule_call_hands(struct transfer *t)
     int rc = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (t->hands_count < HANDS_MOST && t->hands_count < t->parallel && rc == 0) {
+    while (t->hands_count < HANDS_MOST && t->hands_count < t->climb.most && rc == 0) {
         rc = pthread_create(&t->hands[t->hands_count], NULL, lend_hand, t);
         t->hands_count += rc == 0;
     }
@@ -256,12 +446,6 @@ void schedule_call_hands(struct transfer *t)
         nc_err_sys(&err, rc, "starting the threads of a transfer");
         fate_stop(t, &err);
     }
-}
-
-static void op_over(struct transfer *t, struct file *f)
-{
-    f->busy--;
-    t->busy--;
 }
 
 /* ---- what sources and sinks report ---- */
@@ -276,41 +460,71 @@ static void drop_part(struct transfer *t, struct part *p, const struct nc_err *e
     fate_leave_when_idle(t, f);
 }
 
-/* hashed: it went into the file's digest as it came. */
-static void part_fetched(struct transfer *t, struct part *p, bool hashed, const struct nc_err *err)
+static void part_fetched(struct transfer *t, struct part *p, const struct nc_err *err)
 {
     struct file *f = p->file;
+    bool well = !err && !f->failing && !t->stopping;
     op_over(t, f);
     t->source->release(t->source, p);
     p->fetching = false;
-    t->fetching--;
-    if (err || f->failing || t->stopping) {
+    f->fetching--;
+    t->fetching -= part_weight(p);
+    if (!well) {
+        check_turn_over(t, p, false);
         drop_part(t, p, err);
         return;
     }
     p->fetched = true;
-    if (f->parts > 1 || f->continued)
+    f->moved += p->len;
+    if (f->parts > 1 || !f->hashes || f->streamed)
         fate_queue_part(t, p);
-    if (hashed)
-        check_hashed(t, p);
+    check_turn_over(t, p, true);
     check_in_order(t, f);
+}
+
+/* Wrong bytes of one part: only that one is to come again. */
+static bool may_come_again(const struct transfer *t, const struct part *p, const struct nc_err *err)
+{
+    return err && p->file->expected && strcmp(err->code, "DigestMismatch") == 0 &&
+           p->tries + 1 < PART_TRIES && !p->file->failing && !t->stopping;
 }
 
 static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err)
 {
-    struct file *f = p->file;
-    struct nc_err no_memory;
-    bool wanted = !err && !f->failing && !t->stopping;
-    bool its_turn = wanted && !f->continued && !f->hashing && f->hashed == p->index;
-    if (wanted) {
-        f->hashing |= its_turn;
+    struct nc_err wrong;
+    if (!err) {
         state_unlock(t);
-        if (check_part(t, p, its_turn, &no_memory))
-            err = &no_memory;
+        err = part_end(p, &wrong);
         state_lock(t);
-        f->hashing &= !its_turn;
     }
-    part_fetched(t, p, its_turn, err);
+    if (!may_come_again(t, p, err)) {
+        part_fetched(t, p, err);
+        return;
+    }
+    op_over(t, p->file);
+    t->source->release(t->source, p);
+    p->file->fetching--;
+    t->fetching -= part_weight(p);
+    p->tries++;
+    atomic_fetch_add(&t->retries, 1);
+    begin_fetch(t, p);
+}
+
+/* It has to come by way of us after all, and so has every file that begins from now on. */
+static void fetch_instead(struct transfer *t, struct part *p)
+{
+    struct file *f = p->file;
+    uint32_t index = p->index;
+    f->direct = false;
+    t->no_direct = true;
+    fate_release(t, p);
+    if (f->next > index)
+        f->next = index;
+    for (unsigned i = 0; i < t->opened; i++) {
+        if (t->open[i] == f)
+            return;
+    }
+    t->open[t->opened++] = f;
 }
 
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
@@ -320,7 +534,11 @@ static void part_stored(struct transfer *t, struct part *p, const char *etag,
     op_over(t, f);
     t->sink->release(t->sink, p);
     p->storing = false;
-    t->storing--;
+    t->storing -= part_weight(p);
+    if (err && strcmp(err->code, "NoDirectCopy") == 0 && !f->failing && !t->stopping) {
+        fetch_instead(t, p);
+        return;
+    }
     if (err || f->failing) {
         /* A worker may be hashing the buffer: it goes with the file's others. */
         if (err)
@@ -329,11 +547,13 @@ static void part_stored(struct transfer *t, struct part *p, const char *etag,
         return;
     }
     p->stored = true;
+    f->moved += is_direct(p) ? p->len : 0;
     memcpy(f->etags[p->index], etag, strlen(etag) + 1);
     f->stored++;
     t->bytes_done += p->len;
-    if (p->hashed || f->continued)
+    if (p->hashed || !f->hashes || f->streamed)
         fate_release(t, p);
+    check_in_order(t, f);
     fate_finish_when_whole(t, f);
 }
 
@@ -345,6 +565,10 @@ static void file_opened(struct transfer *t, struct file *f)
         fate_ready(t, p);
     }
     f->parked = NULL;
+    /* The sink may have found parts of an earlier run, or all. */
+    if (!skip_stored(f))
+        fate_close_turn(t, f);
+    check_in_order(t, f);
     fate_finish_when_whole(t, f);
 }
 
@@ -393,6 +617,30 @@ void transfer_part_stored(struct part *p, const char *etag, const struct nc_err 
     schedule_enter(t);
     part_stored(t, p, etag, err);
     schedule_leave(t);
+}
+
+void transfer_cloned(struct file *f)
+{
+    struct transfer *t = f->transfer;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < f->parts; i++)
+        memcpy(f->etags[i], "-", 2);
+    f->stored = f->parts;
+    f->cloned = true;
+    f->hashes = false;
+    t->bytes_done += f->size;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void transfer_keep_part(struct file *f, uint32_t index, const char *xxh3)
+{
+    struct transfer *t = f->transfer;
+    pthread_mutex_lock(&t->lock);
+    memcpy(f->etags[index], "-", 2);
+    memcpy(f->digests[index], xxh3, strlen(xxh3) + 1);
+    f->stored++;
+    t->bytes_done += plan_part_len(f->size, f->part_size, index);
+    pthread_mutex_unlock(&t->lock);
 }
 
 void transfer_file_ended(struct file *f, const struct nc_err *err)

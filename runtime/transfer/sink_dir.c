@@ -1,168 +1,436 @@
 #include "transfer/ends.h"
 
+#include "disk/leftovers.h"
+#include "disk/part_journal.h"
+#include "disk/sparse.h"
+#include "disk/temp_file.h"
+#include "disk/writeback.h"
+#include "transfer/plan.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK = 256 * 1024, WINDOW = 8 * 1024 * 1024 };
+enum { BLOCK = 128 * 1024, COPY_STEP = 2 * 1024 * 1024 };
 
 struct sink_dir {
     struct sink base;
     char *root;
+    char *from; /* the folder the files come from, where the kernel may copy them; or NULL */
+    struct leftovers leftovers;
+    struct writeback writeback;
 };
 
 struct dir_file {
-    int fd;
-    char *temp, *final; /* whole paths */
+    struct temp_file temp;
+    int from;                /* the source's file, to copy from in the kernel; or -1 */
+    struct stat source;      /* as it was when from was opened */
+    char *head;              /* of the journal; NULL: another run could not tell what this is */
+    bool journaled;          /* there is one, of an earlier run or of this */
+    pthread_mutex_t writing; /* it: parts are stored by several hands */
+    struct writeback_span *spans; /* of each part, where it is streamed */
 };
 
-/* Makes every folder above the last '/' of path. */
-static int make_folders(char *path, struct nc_err *err)
+static int no_memory(const struct file *f, struct nc_err *err)
 {
-    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        int rc = mkdir(path, 0777);
-        int saved = errno;
-        *p = '/';
-        if (rc && saved != EEXIST)
-            return nc_err_sys(err, saved, "make the folders of %s", path);
+    return nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
+}
+
+static char *path_below(const char *root, const struct file *f)
+{
+    struct buf path;
+    buf_init(&path, 64 * 1024);
+    buf_printf(&path, "%s/%s", root, f->path);
+    char *taken = buf_take(&path);
+    buf_free(&path);
+    return taken;
+}
+
+/* ---- opening: what is left of an earlier run, or a new one ---- */
+
+static int pread_all(int fd, char *data, size_t len, uint64_t offset)
+{
+    for (size_t at = 0; at < len;) {
+        ssize_t n = pread(fd, data + at, len - at, (off_t)(offset + at));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n ? errno : EIO; /* it is shorter than what was written */
+            return -1;
+        }
+        at += (size_t)n;
     }
     return 0;
 }
 
-static struct dir_file *new_file(const struct sink_dir *s, const struct file *f)
+struct earlier {
+    struct file *file;
+    int fd;
+    char *block;
+    struct xxh3 hash;
+};
+
+/* A part counts when its bytes are those that were written: a crash may have lost any of them, and
+ * what the source has now may be asked for by digest. */
+static void look_at_part(void *arg, uint32_t index, const char *xxh3)
 {
-    uint32_t random = 0;
-    struct dir_file *d = calloc(1, sizeof *d);
-    struct buf path;
-    if (!d)
-        return NULL;
-    d->fd = -1;
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        random = (uint32_t)getpid();
-    buf_init(&path, 64 * 1024);
-    buf_printf(&path, "%s/%s", s->root, f->path);
-    d->final = buf_take(&path);
-    buf_printf(&path, "%s.%08x.part", d->final ? d->final : "", random);
-    d->temp = buf_take(&path);
-    buf_free(&path);
-    if (d->final && d->temp)
-        return d;
-    free(d->final);
-    free(d->temp);
-    free(d);
-    return NULL;
+    struct earlier *e = arg;
+    struct file *f = e->file;
+    uint64_t offset = (uint64_t)index * f->part_size;
+    uint64_t left = plan_part_len(f->size, f->part_size, index);
+    char got[XXH3_HEX_SIZE];
+    if (f->etags[index][0] || (f->expected && strcmp(f->expected[index], xxh3) != 0) ||
+        xxh3_init(&e->hash))
+        return;
+    for (size_t len; left; left -= len, offset += len) {
+        len = left < BLOCK ? (size_t)left : BLOCK;
+        if (pread_all(e->fd, e->block, len, offset))
+            return;
+        xxh3_update(&e->hash, e->block, len);
+    }
+    xxh3_final_hex(&e->hash, got);
+    if (strcmp(got, xxh3) == 0)
+        transfer_keep_part(f, index, xxh3);
 }
 
-/* Space is asked for at once, so that a full disk is noticed before the bytes are on their way. */
+static bool goes_on(struct file *f, const struct temp_file *temp)
+{
+    struct earlier e = {f, temp->fd, malloc(BLOCK), {0}};
+    struct stat st;
+    size_t len;
+    /* Of another length: it was not on the disk yet when all was lost. */
+    bool sized = fstat(temp->fd, &st) == 0 && (uint64_t)st.st_size == f->size;
+    char *text = f->version && sized ? temp_file_journal(temp, &len) : NULL;
+    bool same = text && e.block &&
+                part_journal_read(text, len, f->size, f->part_size, f->version, f->parts,
+                                  look_at_part, &e) == 0;
+    xxh3_free(&e.hash);
+    free(e.block);
+    free(text);
+    return same;
+}
+
+/* What can't be gone on with is removed. */
+static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const char *final)
+{
+    bool found = false;
+    char *path;
+    while (!found && (path = leftovers_take(&s->leftovers, final))) {
+        if (temp_file_adopt(&d->temp, final, path) == 0 && f->streamed)
+            found = goes_on(f, &d->temp);
+        if (!found)
+            temp_file_close(&d->temp, false);
+    }
+    d->journaled = found;
+    return found;
+}
+
+/* Space is asked for at once, so that a full disk is noticed before the bytes are on their way. In
+ * memory that would touch every page twice, and a sparse file is to stay one. */
+static int make_room(const struct sink_dir *s, const struct file *f, const struct dir_file *d,
+                     struct nc_err *err)
+{
+    bool sparse = d->from >= 0 && sparse_is(&d->source);
+    int rc = s->writeback.in_memory || sparse ? ftruncate(d->temp.fd, (off_t)f->size)
+                                              : fallocate(d->temp.fd, 0, 0, (off_t)f->size);
+    if (rc && (errno == EOPNOTSUPP || errno == ENOSYS))
+        rc = ftruncate(d->temp.fd, (off_t)f->size);
+    if (rc)
+        return nc_err_sys(err, errno, "make room for %s (%llu bytes)", d->temp.final,
+                          (unsigned long long)f->size);
+    return 0;
+}
+
+/* The source's own blocks under a second name, where a file system can do that: nothing is read,
+ * and nothing can go wrong on the way. */
+static bool reflink(struct file *f, const struct dir_file *d)
+{
+    if (d->from < 0 || ioctl(d->temp.fd, FICLONE, d->from))
+        return false;
+    transfer_cloned(f);
+    return true;
+}
+
+static int open_temp(struct sink_dir *s, struct file *f, struct dir_file *d, struct nc_err *err)
+{
+    char *final = path_below(s->root, f);
+    if (!final)
+        return no_memory(f, err);
+    bool found = adopt(s, f, d, final);
+    int rc = found ? 0 : temp_file_create(&d->temp, final, err);
+    free(final);
+    if (rc || found || !f->streamed || reflink(f, d))
+        return rc;
+    return make_room(s, f, d, err);
+}
+
+/* One that is not as it was listed comes by way of us, who tell what is wrong. */
+static void open_source(const struct sink_dir *s, const struct file *f, struct dir_file *d)
+{
+    char *path = s->from ? path_below(s->from, f) : NULL;
+    if (path)
+        d->from = open(path, O_RDONLY | O_CLOEXEC);
+    free(path);
+    if (d->from >= 0 && (fstat(d->from, &d->source) || (uint64_t)d->source.st_size != f->size)) {
+        close(d->from);
+        d->from = -1;
+    }
+}
+
+static char *journal_head(const struct file *f)
+{
+    struct buf head;
+    if (!f->version || !part_journal_takes(f->version) || f->parts == 1)
+        return NULL;
+    buf_init(&head, 4096);
+    part_journal_head(&head, f->size, f->part_size, f->version);
+    char *taken = buf_take(&head);
+    buf_free(&head);
+    return taken;
+}
+
+static int prepare(struct sink_dir *s, struct file *f, struct nc_err *err)
+{
+    struct dir_file *d = calloc(1, sizeof *d);
+    if (!d)
+        return no_memory(f, err);
+    f->sink_data = d;
+    d->temp = (struct temp_file){.fd = -1, .journal = -1};
+    d->from = -1;
+    pthread_mutex_init(&d->writing, NULL);
+    d->head = journal_head(f);
+    if (f->streamed && !(d->spans = calloc(f->parts, sizeof d->spans[0])))
+        return no_memory(f, err);
+    if (f->streamed)
+        open_source(s, f, d);
+    return open_temp(s, f, d, err);
+}
+
+/* A small file is made when its bytes are there. */
 static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 {
-    struct dir_file *d = new_file((struct sink_dir *)self, f);
-    if (!d) {
-        nc_err_set(err, "ENOMEM", "%s: out of memory", f->path);
-        return OP_FAILED;
-    }
-    f->sink_data = d;
-    if (make_folders(d->temp, err))
-        return OP_FAILED;
-    d->fd = open(d->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (d->fd < 0) {
-        nc_err_sys(err, errno, "create %s", d->temp);
-        return OP_FAILED;
-    }
-    if (f->size && fallocate(d->fd, 0, 0, (off_t)f->size) && errno != EOPNOTSUPP &&
-        errno != ENOSYS) {
-        nc_err_sys(err, errno, "make room for %s (%llu bytes)", d->final,
-                   (unsigned long long)f->size);
-        return OP_FAILED;
-    }
-    return OP_OVER;
+    if (!f->streamed)
+        return OP_OVER;
+    return prepare((struct sink_dir *)self, f, err) ? OP_FAILED : OP_OVER;
 }
 
-/* Writeback starts behind every window and is waited for one window later: NFS mounts stall when
- * dirty pages pile up. The hint may fail where a file system knows no such thing. */
-static void write_back(int fd, uint64_t offset, size_t at, bool last)
-{
-    size_t start = (at - 1) / WINDOW * WINDOW;
-    if (at % WINDOW && !last)
-        return;
-    sync_file_range(fd, (off_t)(offset + start), (off_t)(at - start), SYNC_FILE_RANGE_WRITE);
-    if (start) {
-        off_t before = (off_t)(offset + start - WINDOW);
-        sync_file_range(fd, before, WINDOW,
-                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                            SYNC_FILE_RANGE_WAIT_AFTER);
-        posix_fadvise(fd, before, WINDOW, POSIX_FADV_DONTNEED);
-    }
-}
+/* ---- bytes ---- */
 
-static enum op store(struct sink *self, struct part *part, struct nc_err *err)
+static int pwrite_all(const struct dir_file *d, const char *data, size_t len, uint64_t offset,
+                      struct nc_err *err)
 {
-    (void)self;
-    const struct dir_file *d = part->file->sink_data;
-    for (size_t at = 0; at < part->len;) {
-        size_t len = part->len - at < BLOCK ? part->len - at : BLOCK;
-        ssize_t n = pwrite(d->fd, part->data + at, len, (off_t)(part->offset + at));
+    for (size_t at = 0; at < len;) {
+        ssize_t n = pwrite(d->temp.fd, data + at, len - at, (off_t)(offset + at));
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0) {
-            nc_err_sys(err, n ? errno : EIO, "write %s", d->temp);
-            return OP_FAILED;
-        }
+        if (n <= 0)
+            return nc_err_sys(err, n ? errno : EIO, "write %s", d->temp.path);
         at += (size_t)n;
-        write_back(d->fd, part->offset, at, at == part->len);
     }
-    atomic_fetch_add(transfer_bytes_out(part->file->transfer), part->len);
+    return 0;
+}
+
+/* What is hashed after its turn is read again. */
+static bool is_read_again(const struct part *p)
+{
+    return p->file->hashes && !p->in_turn && !p->hashed;
+}
+
+static int write_block(struct sink *self, struct part *p, size_t at, const char *data, size_t len,
+                       struct nc_err *err)
+{
+    struct sink_dir *s = (struct sink_dir *)self;
+    struct dir_file *d = p->file->sink_data;
+    struct writeback_span *span = &d->spans[p->index];
+    if (at == 0)
+        writeback_drop(&s->writeback, span); /* of an attempt that failed */
+    if (pwrite_all(d, data, len, p->offset + at, err))
+        return -1;
+    writeback_wrote(&s->writeback, span, d->temp.fd, p->offset, len, is_read_again(p));
+    atomic_fetch_add(transfer_bytes_out(p->file->transfer), len);
+    return 0;
+}
+
+static int read_block(struct sink *self, struct file *f, uint64_t offset, char *data, size_t len,
+                      struct nc_err *err)
+{
+    (void)self;
+    const struct dir_file *d = f->sink_data;
+    if (pread_all(d->temp.fd, data, len, offset))
+        return nc_err_sys(err, errno, "read back %s", d->temp.path);
+    return 0;
+}
+
+static int note_part(const struct part *p, struct nc_err *err)
+{
+    struct dir_file *d = p->file->sink_data;
+    char line[PART_JOURNAL_LINE_SIZE];
+    if (!d->head)
+        return 0;
+    size_t len = part_journal_line(line, p->index, p->file->digests[p->index]);
+    pthread_mutex_lock(&d->writing);
+    int rc = temp_file_note(&d->temp, d->head, line, len, err);
+    d->journaled |= rc == 0;
+    pthread_mutex_unlock(&d->writing);
+    return rc;
+}
+
+static enum op store(struct sink *self, struct part *p, struct nc_err *err)
+{
+    struct sink_dir *s = (struct sink_dir *)self;
+    struct file *f = p->file;
+    if (f->streamed) {
+        struct dir_file *d = f->sink_data;
+        writeback_end(&s->writeback, &d->spans[p->index], d->temp.fd, p->offset, is_read_again(p));
+        return note_part(p, err) ? OP_FAILED : OP_OVER;
+    }
+    if (prepare(s, f, err) || pwrite_all(f->sink_data, p->data, p->len, 0, err))
+        return OP_FAILED;
+    atomic_fetch_add(transfer_bytes_out(f->transfer), p->len);
     return OP_OVER;
 }
 
-static int sync_folder(const char *path, struct nc_err *err)
+/* ---- copies in the kernel ---- */
+
+/* Why it stops short of the disk is told by the way around it; a full disk is one there, too. */
+static int cant_copy(const struct file *f, struct nc_err *err)
 {
-    struct buf folder;
-    buf_init(&folder, 64 * 1024);
-    buf_add(&folder, path, (size_t)(strrchr(path, '/') - path));
-    int fd = open(buf_str(&folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd < 0 || (fsync(fd) && errno != EINVAL) ? -1 : 0;
-    if (rc)
-        nc_err_sys(err, errno, "sync %s", buf_str(&folder));
-    if (fd >= 0)
-        close(fd);
-    buf_free(&folder);
+    if (errno == ENOSPC || errno == EDQUOT)
+        return nc_err_sys(err, errno, "write %s", f->path);
+    return nc_err_set(err, "NoDirectCopy", "%s: the kernel can't copy it", f->path);
+}
+
+static int copy_stretch(struct sink_dir *s, const struct part *p, uint64_t from, uint64_t until,
+                        struct nc_err *err)
+{
+    const struct dir_file *d = p->file->sink_data;
+    struct writeback_span span = {0};
+    int rc = 0;
+    for (uint64_t at = from; at < until && rc == 0;) {
+        loff_t in = (loff_t)at, out = (loff_t)at;
+        size_t len = until - at < COPY_STEP ? (size_t)(until - at) : COPY_STEP;
+        errno = 0;
+        ssize_t n = copy_file_range(d->from, &in, d->temp.fd, &out, len, 0);
+        if (n <= 0) {
+            rc = cant_copy(p->file, err);
+            break;
+        }
+        writeback_wrote(&s->writeback, &span, d->temp.fd, from, (size_t)n, false);
+        at += (uint64_t)n;
+    }
+    writeback_end(&s->writeback, &span, d->temp.fd, from, false);
     return rc;
+}
+
+static bool is_changed(const struct dir_file *d)
+{
+    const struct stat *a = &d->source;
+    struct stat b;
+    return fstat(d->from, &b) || a->st_size != b.st_size || a->st_mtim.tv_sec != b.st_mtim.tv_sec ||
+           a->st_mtim.tv_nsec != b.st_mtim.tv_nsec;
+}
+
+static enum op copy(struct sink *self, struct part *p, struct nc_err *err)
+{
+    struct sink_dir *s = (struct sink_dir *)self;
+    const struct dir_file *d = p->file->sink_data;
+    uint64_t at = p->offset, end = p->offset + p->len, from, until;
+    if (d->from < 0) {
+        errno = 0;
+        cant_copy(p->file, err);
+        return OP_FAILED;
+    }
+    while (sparse_next_data(d->from, at, end, &from, &until)) {
+        if (copy_stretch(s, p, from, until, err))
+            return OP_FAILED;
+        at = until;
+    }
+    if (is_changed(d)) {
+        nc_err_set(err, "Changed", "%s/%s: it was changed while it was copied", s->from,
+                   p->file->path);
+        return OP_FAILED;
+    }
+    atomic_fetch_add(transfer_bytes_in(p->file->transfer), p->len);
+    atomic_fetch_add(transfer_bytes_out(p->file->transfer), p->len);
+    return OP_OVER;
+}
+
+/* ---- the end ---- */
+
+static int sync_files(struct sink *self, struct file *const *files, size_t n, struct nc_err *err)
+{
+    (void)self;
+    /* All are on their way before the first is waited for. */
+    for (size_t i = 0; i < n; i++) {
+        const struct dir_file *d = files[i]->sink_data;
+        sync_file_range(d->temp.fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct dir_file *d = files[i]->sink_data;
+        if (temp_file_sync(&d->temp, err))
+            return -1;
+    }
+    return 0;
 }
 
 static enum op finish(struct sink *self, struct file *f, struct nc_err *err)
 {
     (void)self;
     struct dir_file *d = f->sink_data;
-    int fd = d->fd;
-    if (fsync(fd)) {
-        nc_err_sys(err, errno, "sync %s", d->temp);
-        return OP_FAILED;
+    return temp_file_publish(&d->temp, err) ? OP_FAILED : OP_OVER;
+}
+
+static const char *final_of(const struct file *f)
+{
+    return ((const struct dir_file *)f->sink_data)->temp.final;
+}
+
+static bool same_folder(const char *a, const char *b)
+{
+    size_t len = (size_t)(strrchr(a, '/') - a);
+    return len == (size_t)(strrchr(b, '/') - b) && memcmp(a, b, len) == 0;
+}
+
+static int settle(struct sink *self, struct file *const *files, size_t n, struct nc_err *err)
+{
+    (void)self;
+    for (size_t i = 0; i < n; i++) {
+        size_t before = 0;
+        while (before < i && !same_folder(final_of(files[before]), final_of(files[i])))
+            before++;
+        if (before == i && temp_file_sync_folder(final_of(files[i]), err))
+            return -1;
     }
-    d->fd = -1;
-    if (close(fd)) {
-        nc_err_sys(err, errno, "close %s", d->temp);
-        return OP_FAILED;
-    }
-    if (rename(d->temp, d->final)) {
-        nc_err_sys(err, errno, "rename %s", d->temp);
-        return OP_FAILED;
-    }
-    free(d->temp);
-    d->temp = NULL;
-    return sync_folder(d->final, err) ? OP_FAILED : OP_OVER;
+    return 0;
+}
+
+/* Also the end of every file that did not come to its own. */
+static void forget(struct sink *self, struct file *f, bool keep)
+{
+    struct sink_dir *s = (struct sink_dir *)self;
+    struct dir_file *d = f->sink_data;
+    for (uint32_t i = 0; d->spans && i < f->parts; i++)
+        writeback_drop(&s->writeback, &d->spans[i]);
+    if (d->from >= 0)
+        close(d->from);
+    temp_file_close(&d->temp, keep && d->journaled);
+    pthread_mutex_destroy(&d->writing);
+    free(d->spans);
+    free(d->head);
+    free(d);
+    f->sink_data = NULL;
 }
 
 static enum op leave(struct sink *self, struct file *f, struct nc_err *err)
 {
     (void)err;
-    self->forget(self, f);
+    if (f->sink_data)
+        forget(self, f, false);
     return OP_OVER;
 }
 
@@ -179,42 +447,39 @@ static void release(struct sink *self, struct part *part)
     (void)part;
 }
 
-/* Also the end of every file that did not come to its own: its temporary name goes. */
-static void forget(struct sink *self, struct file *f)
-{
-    (void)self;
-    struct dir_file *d = f->sink_data;
-    if (!d)
-        return;
-    if (d->fd >= 0)
-        close(d->fd);
-    if (d->temp)
-        unlink(d->temp);
-    free(d->temp);
-    free(d->final);
-    free(d);
-    f->sink_data = NULL;
-}
-
 static void free_sink(struct sink *self)
 {
     struct sink_dir *s = (struct sink_dir *)self;
+    leftovers_free(&s->leftovers);
+    free(s->from);
     free(s->root);
     free(s);
 }
 
-struct sink *sink_dir_new(const char *root)
+struct sink *sink_dir_new(const char *root, const char *from)
 {
     struct sink_dir *s = calloc(1, sizeof *s);
-    if (!s || !(s->root = strdup(root))) {
-        free(s);
+    if (!s)
+        return NULL;
+    leftovers_init(&s->leftovers);
+    s->root = strdup(root);
+    s->from = from ? strdup(from) : NULL;
+    if (!s->root || (from && !s->from)) {
+        free_sink(&s->base);
         return NULL;
     }
+    writeback_init(&s->writeback, root);
     s->base = (struct sink){
         .local = true,
+        .streamed = true,
         .open = open_file,
+        .write = write_block,
+        .read = read_block,
         .store = store,
+        .copy = from ? copy : NULL,
+        .sync = sync_files,
         .finish = finish,
+        .settle = settle,
         .leave = leave,
         .cancel = cancel,
         .release = release,

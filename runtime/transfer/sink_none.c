@@ -31,9 +31,10 @@ static void release(struct sink *self, struct part *part)
     (void)part;
 }
 
-static void forget(struct sink *self, struct file *f)
+static void forget(struct sink *self, struct file *f, bool keep)
 {
     (void)self;
+    (void)keep;
     (void)f;
 }
 

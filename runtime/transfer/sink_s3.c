@@ -1,6 +1,7 @@
 #include "transfer/ends.h"
 
 #include "s3/s3_xml.h"
+#include "transfer/local_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@ struct sink_s3 {
     struct sink base;
     struct s3_client *client;
     char *prefix;
+    struct local_files *from; /* what bodies are read from; NULL: the parts' buffers */
 };
 
 /* One file's own requests: create, complete and abort, one at a time, begun under the transfer's
@@ -25,12 +27,14 @@ struct s3_file {
     bool in_use;
     atomic_bool looking;
     struct file *file;
+    struct local_file local; /* of a streamed one */
     struct buf body;
     struct nc_err why; /* of the Complete */
 };
 
 struct s3_part_put {
-    struct s3_request request;
+    struct s3_request request; /* first: hooks get back to us through it */
+    struct sink_s3 *sink;
     struct part *part;
 };
 
@@ -47,21 +51,27 @@ static enum op no_memory(const struct file *f, struct nc_err *err)
     return OP_FAILED;
 }
 
+static struct s3_file *data_of(struct file *f)
+{
+    struct s3_file *d = f->sink_data;
+    if (!d && (d = calloc(1, sizeof *d))) {
+        d->file = f;
+        local_file_init(&d->local);
+        buf_init(&d->body, 2 * ANSWER_MAX);
+        f->sink_data = d;
+    }
+    return d;
+}
+
 /* Starts a request over for the file. */
 static struct s3_request *begin(struct sink_s3 *s, struct file *f, const char *method,
                                 void (*done)(struct s3_request *))
 {
-    struct s3_file *d = f->sink_data;
+    struct s3_file *d = data_of(f);
     struct nc_err err;
     struct buf key;
-    if (!d) {
-        d = calloc(1, sizeof *d);
-        if (!d)
-            return NULL;
-        d->file = f;
-        buf_init(&d->body, 2 * ANSWER_MAX);
-        f->sink_data = d;
-    }
+    if (!d)
+        return NULL;
     if (d->in_use)
         s3_request_free(&d->request);
     d->in_use = false;
@@ -83,7 +93,7 @@ static void end(struct s3_request *r)
     struct s3_file *d = r->owner;
     struct nc_err err = r->http.err;
     bool failed = r->http.failed;
-    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_note(d->file->transfer, &r->http);
     transfer_file_ended(d->file, failed ? &err : NULL);
 }
 
@@ -130,6 +140,24 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 
 /* ---- parts ---- */
 
+/* The next bytes of the body, from the file itself. */
+static int give(struct http_request *r, size_t offset, char *out, size_t len)
+{
+    const struct s3_part_put *op = (struct s3_part_put *)(void *)r;
+    const struct part *p = op->part;
+    struct s3_file *d = p->file->sink_data;
+    return local_file_read(&d->local, op->sink->from, p->file, p->offset + offset, out, len,
+                           &r->err);
+}
+
+static int read_back(struct sink *self, struct file *f, uint64_t offset, char *data, size_t len,
+                     struct nc_err *err)
+{
+    struct sink_s3 *s = (struct sink_s3 *)self;
+    struct s3_file *d = f->sink_data;
+    return local_file_read(&d->local, s->from, f, offset, data, len, err);
+}
+
 static void stored(struct s3_request *r)
 {
     struct s3_part_put *op = r->owner;
@@ -141,7 +169,10 @@ static void stored(struct s3_request *r)
         nc_err_set(&err, "BadAnswer", "%s: the server's answer has no ETag", r->what);
         failed = true;
     }
-    transfer_note_retries(part->file->transfer, r->http.attempts);
+    if (!failed && part->file->streamed)
+        failed = local_file_check(&((struct s3_file *)part->file->sink_data)->local, part->file,
+                                  &err) != 0;
+    transfer_note(part->file->transfer, &r->http);
     transfer_part_stored(part, etag, failed ? &err : NULL);
 }
 
@@ -151,7 +182,7 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     struct file *f = part->file;
     struct s3_part_put *op = calloc(1, sizeof *op);
     struct buf key;
-    if (key_of(s, f, &key) || !op ||
+    if (key_of(s, f, &key) || !op || (f->streamed && !data_of(f)) ||
         s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
         buf_free(&key);
         free(op);
@@ -159,6 +190,7 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     }
     buf_free(&key);
     part->op = op;
+    op->sink = s;
     op->part = part;
     struct s3_request *r = &op->request;
     if (f->parts > 1) {
@@ -172,7 +204,10 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     r->owner = op;
     r->done = stored;
     memcpy(r->payload_hash, part->sha256, sizeof part->sha256);
-    r->http.body = part->data;
+    if (f->streamed)
+        r->http.give = give;
+    else
+        r->http.body = part->data;
     r->http.body_len = part->len;
     r->http.has_body = true;
     r->http.moved = transfer_bytes_out(f->transfer);
@@ -247,7 +282,7 @@ static void completed(struct s3_request *r)
         end(r);
         return;
     }
-    transfer_note_retries(d->file->transfer, r->http.attempts);
+    transfer_note(d->file->transfer, &r->http);
     d->look.owner = d;
     d->look.done = looked;
     d->look.read = read_look;
@@ -325,14 +360,16 @@ static void release(struct sink *self, struct part *part)
     part->op = NULL;
 }
 
-static void forget(struct sink *self, struct file *f)
+static void forget(struct sink *self, struct file *f, bool keep)
 {
     (void)self;
+    (void)keep;
     struct s3_file *d = f->sink_data;
     if (d->in_use)
         s3_request_free(&d->request);
     if (atomic_load(&d->looking))
         s3_request_free(&d->look);
+    local_file_free(&d->local);
     buf_free(&d->body);
     free(d);
     f->sink_data = NULL;
@@ -341,19 +378,28 @@ static void forget(struct sink *self, struct file *f)
 static void free_sink(struct sink *self)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
+    local_files_free(s->from);
     free(s->prefix);
     free(s);
 }
 
-struct sink *sink_s3_new(struct s3_client *client, const char *prefix)
+struct sink *sink_s3_new(struct s3_client *client, const char *prefix, const char *from)
 {
     struct sink_s3 *s = calloc(1, sizeof *s);
-    if (!s || !(s->prefix = strdup(prefix))) {
-        free(s);
+    if (!s)
+        return NULL;
+    s->prefix = strdup(prefix);
+    /* An MD5 of the body needs all of it at once. */
+    bool streamed = from && !client->content_md5;
+    s->from = streamed ? local_files_new(from) : NULL;
+    if (!s->prefix || (streamed && !s->from)) {
+        free_sink(&s->base);
         return NULL;
     }
     s->base = (struct sink){
         .digests = !client->endpoint.tls,
+        .streamed = streamed,
+        .read = read_back,
         .open = open_file,
         .store = store,
         .finish = finish,

@@ -1,55 +1,81 @@
 #include "transfer/ends.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include "disk/sparse.h"
+#include "transfer/local_file.h"
+
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+
+enum { READ_STEP = 128 * 1024 };
 
 struct source_dir {
     struct source base;
-    char *path;
-    int root; /* descriptor of the folder, or -1 and the reason */
-    int why;
+    struct local_files *folder;
+    pthread_mutex_t lock; /* guards every file's source_data, a struct local_file */
 };
 
-static int read_range(const struct source_dir *s, int fd, const struct part *part,
-                      struct nc_err *err)
+static struct local_file *file_of(struct source_dir *s, struct file *f)
 {
-    for (size_t at = 0; at < part->len;) {
-        ssize_t n = pread(fd, part->data + at, part->len - at, (off_t)(part->offset + at));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return nc_err_sys(err, errno, "read %s/%s", s->path, part->file->path);
-        if (n == 0)
-            return nc_err_set(err, "ShortBody", "read %s/%s: it ended after %llu of %llu bytes",
-                              s->path, part->file->path, (unsigned long long)(part->offset + at),
-                              (unsigned long long)part->file->size);
-        at += (size_t)n;
+    pthread_mutex_lock(&s->lock);
+    struct local_file *local = f->source_data;
+    if (!local && (local = malloc(sizeof *local))) {
+        local_file_init(local);
+        f->source_data = local;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return local;
+}
+
+/* The part's bytes as far as `until` in the file. */
+static int read_stretch(const struct source_dir *s, struct local_file *local, struct part *p,
+                        uint64_t until, struct nc_err *err)
+{
+    while (p->offset + p->taken < until) {
+        size_t room;
+        uint64_t offset = p->offset + p->taken, left = until - offset;
+        char *to = transfer_part_room(p, &room);
+        if (room > READ_STEP)
+            room = READ_STEP;
+        if (room > left)
+            room = (size_t)left;
+        if (local_file_read(local, s->folder, p->file, offset, to, room, err) ||
+            transfer_part_took(p, room, err))
+            return -1;
+        atomic_fetch_add(transfer_bytes_in(p->file->transfer), room);
     }
     return 0;
 }
 
-static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
+static int read_part(const struct source_dir *s, struct local_file *local, struct part *p,
+                     struct nc_err *err)
 {
-    const struct source_dir *s = (struct source_dir *)self;
-    if (s->root < 0) {
-        nc_err_sys(err, s->why, "open %s", s->path);
+    uint64_t end = p->offset + p->len, from, until;
+    if (transfer_part_begin(p, err))
+        return -1;
+    bool holes = p->file->streamed && sparse_is(&local->first);
+    if (!holes || (uint64_t)local->first.st_size < end) /* what is beyond its end is no hole */
+        return read_stretch(s, local, p, end, err);
+    while (sparse_next_data(local->fd, p->offset + p->taken, end, &from, &until)) {
+        size_t hole = (size_t)(from - (p->offset + p->taken));
+        atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
+        if (transfer_part_skip(p, hole, err) || read_stretch(s, local, p, until, err))
+            return -1;
+    }
+    size_t hole = p->len - p->taken;
+    atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
+    return transfer_part_skip(p, hole, err);
+}
+
+static enum op fetch(struct source *self, struct part *p, struct nc_err *err)
+{
+    struct source_dir *s = (struct source_dir *)self;
+    struct local_file *local = file_of(s, p->file);
+    if (!local) {
+        nc_err_set(err, "ENOMEM", "%s: out of memory", p->file->path);
         return OP_FAILED;
     }
-    int fd = openat(s->root, part->file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        nc_err_sys(err, errno, "open %s/%s", s->path, part->file->path);
-        return OP_FAILED;
-    }
-    int rc = read_range(s, fd, part, err);
-    close(fd);
-    if (rc)
-        return OP_FAILED;
-    atomic_fetch_add(transfer_bytes_in(part->file->transfer), part->len);
-    return OP_OVER;
+    bool well = local_file_open(local, s->folder, p->file, err) == 0 &&
+                read_part(s, local, p, err) == 0 && local_file_check(local, p->file, err) == 0;
+    return well ? OP_OVER : OP_FAILED;
 }
 
 static void on_part(struct source *self, struct part *part)
@@ -61,27 +87,27 @@ static void on_part(struct source *self, struct part *part)
 static void forget(struct source *self, struct file *f)
 {
     (void)self;
-    (void)f;
+    local_file_free(f->source_data);
+    free(f->source_data);
+    f->source_data = NULL;
 }
 
 static void free_source(struct source *self)
 {
     struct source_dir *s = (struct source_dir *)self;
-    if (s->root >= 0)
-        close(s->root);
-    free(s->path);
+    local_files_free(s->folder);
+    pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
 struct source *source_dir_new(const char *root)
 {
     struct source_dir *s = calloc(1, sizeof *s);
-    if (!s || !(s->path = strdup(root))) {
+    if (!s || !(s->folder = local_files_new(root))) {
         free(s);
         return NULL;
     }
+    pthread_mutex_init(&s->lock, NULL);
     s->base = (struct source){true, fetch, on_part, on_part, forget, free_source};
-    s->root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    s->why = errno;
     return &s->base;
 }

@@ -18,7 +18,7 @@ struct hub_file {
 };
 
 struct hub_part {
-    struct hub_request request;
+    struct hub_request request; /* first: hooks get back to us through it */
     struct part *part;
 };
 
@@ -50,8 +50,18 @@ static void fetched(struct hub_request *r)
     struct part *part = op->part;
     struct nc_err err = r->http.err;
     bool failed = r->http.failed;
-    transfer_note_retries(part->file->transfer, r->http.attempts);
+    transfer_note(part->file->transfer, &r->http);
     transfer_part_fetched(part, failed ? &err : NULL);
+}
+
+static int begun(struct http_request *r)
+{
+    return transfer_part_begin(((struct hub_part *)(void *)r)->part, &r->err);
+}
+
+static int take(struct http_request *r, const char *data, size_t len)
+{
+    return transfer_part_take(((struct hub_part *)(void *)r)->part, data, len, &r->err);
 }
 
 static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
@@ -72,7 +82,8 @@ static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
     r->owner = op;
     r->done = fetched;
     r->http.what = d->what;
-    r->http.dest = part->data;
+    r->http.begun = begun;
+    r->http.take = take;
     r->http.dest_len = part->len;
     r->http.ranged = f->parts > 1;
     r->http.range_start = part->offset;

@@ -18,7 +18,7 @@ struct s3_object_state {
 };
 
 struct s3_part_get {
-    struct s3_request request;
+    struct s3_request request; /* first: hooks get back to us through it */
     struct part *part;
     struct s3_object_state *object;
 };
@@ -31,7 +31,7 @@ static void fetched(struct s3_request *r)
     bool failed = r->http.failed;
     if (r->http.status == 412)
         nc_err_set(&err, "Changed", "%s: the object was replaced while it was read", r->what);
-    transfer_note_retries(part->file->transfer, r->http.attempts);
+    transfer_note(part->file->transfer, &r->http);
     transfer_part_fetched(part, failed ? &err : NULL);
 }
 
@@ -54,11 +54,23 @@ static enum http_verdict same_object(struct s3_request *r)
     return HTTP_FAILED;
 }
 
+static int begun(struct http_request *r)
+{
+    return transfer_part_begin(((struct s3_part_get *)(void *)r)->part, &r->err);
+}
+
+static int take(struct http_request *r, const char *data, size_t len)
+{
+    return transfer_part_take(((struct s3_part_get *)(void *)r)->part, data, len, &r->err);
+}
+
 static struct s3_object_state *object_state(struct file *f)
 {
     struct s3_object_state *state = f->source_data;
     if (!state && (state = calloc(1, sizeof *state))) {
         pthread_mutex_init(&state->lock, NULL);
+        if (f->etag && strlen(f->etag) < sizeof state->etag)
+            strcpy(state->etag, f->etag);
         f->source_data = state;
     }
     return state;
@@ -66,7 +78,7 @@ static struct s3_object_state *object_state(struct file *f)
 
 static void ask_for(struct s3_request *r, const struct part *part, struct s3_object_state *state)
 {
-    char etag[80];
+    char etag[sizeof state->etag];
     if (part->file->parts > 1) {
         char range[64];
         snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, part->offset,
@@ -105,7 +117,8 @@ static enum op fetch(struct source *self, struct part *part, struct nc_err *err)
     r->read = same_object;
     r->owner = op;
     r->done = fetched;
-    r->http.dest = part->data;
+    r->http.begun = begun;
+    r->http.take = take;
     r->http.dest_len = part->len;
     r->http.ranged = f->parts > 1;
     r->http.range_start = part->offset;

@@ -2,7 +2,8 @@
  *
  *   transfer.c  makes, fills, starts, watches and frees it
  *   schedule.c  chooses what to begin next, takes in what has ended, knows when all is over
- *   check.c     digests of parts and files
+ *   part.c      a part's bytes on their way: into its buffer or into the sink, and its digests
+ *   check.c     digests of files, from parts that came before their turn
  *   fate.c      what becomes of a part or a file: queued, finished, failed, begun again
  *
  * The lock is held in all of schedule.h, check.h and fate.h unless a function says otherwise.
@@ -11,13 +12,23 @@
 #define NC_TRANSFER_STATE_H
 
 #include "transfer/buffers.h"
+#include "transfer/climb.h"
 #include "transfer/transfer.h"
 
 #include <pthread.h>
 
 enum {
-    OPEN_FILES_MOST = 32, /* and so many may have to be read back after a kill */
-    HANDS_MOST = 16, /* threads for local work: as many reads of a network file system at once */
+    OPEN_FILES_MOST = 32,    /* and so many may have to be read back after a kill */
+    BEGUN_FILES_MOST = 1024, /* each may hold a descriptor */
+    PARALLEL_MOST = 1024,
+    HANDS_MOST = 16,    /* threads for local work: as many reads of a network file system at once */
+    BLOCK = 128 * 1024, /* of a streamed part: larger writes were slow and erratic on ext4 */
+    KEPT_MOST = 1024 * 1024, /* a file of one part and no more than this is never streamed */
+};
+
+/* A queue of files, by next_file. */
+struct file_queue {
+    struct file *first, **end;
 };
 
 struct transfer {
@@ -26,10 +37,10 @@ struct transfer {
     struct sink *sink;
     void (*ended)(void *);
     void *arg;
-    unsigned parallel;
     uint64_t part_size;
     uint32_t stall_ms;
-    _Atomic uint64_t bytes_in, bytes_out, retries;
+    bool sha256;
+    _Atomic uint64_t bytes_in, bytes_out, retries, refusals;
 
     pthread_mutex_t lock; /* guards all below and every file and part */
     pthread_cond_t rest;  /* at_rest has become true */
@@ -37,25 +48,57 @@ struct transfer {
     pthread_t hands[HANDS_MOST];
     unsigned hands_count;
     struct buffers buffers;
-    struct file **files; /* all, owned */
-    size_t count, room;
-    size_t next_waiting;
-    struct file *again;                 /* to be fetched once more */
-    struct file *open[OPEN_FILES_MOST]; /* begun, with parts to claim */
+    struct climb climb;    /* how many slots there are */
+    struct file **waiting; /* not begun yet, from next_waiting to count */
+    size_t next_waiting, count, room;
+    size_t admitted;    /* up to here they may begin; the caller is still at the others */
+    struct file *begun; /* begun and not ended; doubly linked */
+    unsigned begun_count;
+    struct file *again; /* to be fetched once more */
+    /* Begun, with parts to claim; and those whose direct copies turn out to be none. */
+    struct file *open[OPEN_FILES_MOST + PARALLEL_MOST];
     unsigned opened, open_most, turn;
-    struct file *chores, **chores_end; /* an open, finish or leave is to begin */
-    struct file *over, **over_end;     /* ended, not yet taken by the caller */
-    struct part *ready, **ready_end;   /* fetched and checked, to be stored */
+    struct file_queue chores;        /* an open or leave (or a finish, without sync) is to begin */
+    struct file_queue finishes;      /* to be synced and finished together, a batch at a time */
+    struct file_queue rereads;       /* stored parts are to be hashed */
+    size_t largest_part;             /* buffer that a part may need */
+    struct file_queue over;          /* ended, not yet taken by the caller */
+    struct file *taken;              /* the last that was */
+    struct part *ready, **ready_end; /* to be stored */
+    unsigned ready_weight;
     struct part *live;
-    size_t largest_part;
-    unsigned fetching, storing;
-    unsigned busy;   /* operations begun and not ended */
-    unsigned inside; /* threads at work in this struct */
-    bool started, stopping, at_rest;
+    unsigned fetching, storing; /* in sixteenths of a slot */
+    unsigned busy;              /* operations begun and not ended */
+    unsigned inside;            /* threads at work in this struct */
+    bool started, growing, stopping, at_rest, finishing, no_direct;
     struct nc_err fatal;
     uint64_t bytes_total, bytes_done, seen_bytes, moved_ms;
-    uint64_t files_done, files_failed;
+    uint64_t files_total, files_done, files_failed;
 };
+
+static inline void queue_init(struct file_queue *q)
+{
+    q->first = NULL;
+    q->end = &q->first;
+}
+
+static inline void queue_add(struct file_queue *q, struct file *f)
+{
+    f->next_file = NULL;
+    *q->end = f;
+    q->end = &f->next_file;
+}
+
+static inline struct file *queue_take(struct file_queue *q)
+{
+    struct file *f = q->first;
+    if (f) {
+        q->first = f->next_file;
+        if (!q->first)
+            q->end = &q->first;
+    }
+    return f;
+}
 
 /* Lets go of the lock, for work that others must not wait for, and calls a hand to go on with the
  * rest meanwhile. */

@@ -1,14 +1,18 @@
 --- Ncrun beside its peers, as ratios: every contestant does the same job on the same servers, all of
 --- them in each round and in another order each time.
 --
---   make bench [BENCH=hub-to-bucket] [ROUNDS=5] [SIZE=4GiB] [SHARDS=16]
+--   make bench [BENCH=down] [ROUNDS=5] [SIZE=4GiB] [SHARDS=16] [FILES=10000] [DISK=build]
 --
--- A benchmark is a file in spec/bench/cases. Times of one machine say little about another, and other
--- work on it comes and goes: read the ratios, each the median over the rounds of the ratio within one.
+-- A file in spec/bench/cases returns benchmarks that belong together; BENCH= names one of them or the
+-- file. Times of one machine say little about another, and other work on it comes and goes: read the
+-- ratios, each the median over the rounds of the ratio within one. Before the rounds the first contestant
+-- does the job once unmeasured, so that the server has its memory.
+--
 -- CPU is user + system time of the client with its children, the servers' not counted. Memory is the
 -- largest sum of the resident pages of the client's processes, looked at 20 times a second (pages that
 -- processes share count once for each), or of one process, as the kernel remembers it, where that is
--- more. The table goes to stdout, all figures to build/bench.json.
+-- more. Tables go to stdout, at the end one of what has to hold (a benchmark's gates) beside what was
+-- measured, and all figures to build/bench.json.
 
 package.path = "spec/bench/?.lua"
 
@@ -26,13 +30,21 @@ local PAGE <const> = 4096
 local LIMIT <const> = "15m" -- for one contestant in one round
 local MEASURED <const> = { "wall", "cpu", "memory" }
 
-local function case_names()
-    local names = { "all" }
-    for _, file in ipairs(sys.readdir(CASES)) do
-        names[#names + 1] = file:match "^(.+)%.lua$"
+-- Every benchmark, with the file it is from, and what BENCH= may be.
+local function find_cases()
+    local cases, names = {}, { "all" }
+    local files = sys.readdir(CASES)
+    table.sort(files)
+    for _, file in ipairs(files) do
+        local group = file:match "^(.+)%.lua$"
+        local before = #names
+        for _, case in ipairs(require("cases." .. group)) do
+            cases[#cases + 1] = { group = group, case = case }
+            if case.name ~= group then names[#names + 1] = case.name end
+        end
+        table.insert(names, before + 1, group)
     end
-    table.sort(names)
-    return names
+    return cases, names
 end
 
 local function read_file(path)
@@ -102,26 +114,63 @@ local function summarize(results)
     end
 end
 
-local function run_case(name, p)
-    local case = require("cases." .. name)
-    local place <close> = site.open { size = p.size, shards = p.shards }
+-- What a gate compares, of one round. { "wall", "ncrun", "aws", 0.5 } is a ratio, without "aws" a figure;
+-- { what =, most =, of = fn } says it itself.
+local function gate_value(gate, round)
+    if gate.of then return gate.of(round) end
+    local what, name, other = gate[1], gate[2], gate[3]
+    return other and round[name][what] / round[other][what] or round[name][what]
+end
+
+-- Each with what has to hold beside the median of what each round showed.
+local function judge(case, results)
+    local judged = json.array {}
+    for _, gate in ipairs(case.gates or {}) do
+        local most, values = gate.most or gate[4], {}
+        for i = 1, #results[1].rounds do
+            local round = {}
+            for _, r in ipairs(results) do round[r.name] = r.rounds[i] end
+            values[i] = gate_value(gate, round)
+        end
+        if most then
+            judged[#judged + 1] = {
+                what = gate.what or ("%s: %s%s"):format(gate[1], gate[2], gate[3] and " / " .. gate[3] or ""),
+                is_size = not gate.of and not gate[3], most = most, measured = median(values),
+            }
+        end
+    end
+    return judged
+end
+
+-- One job, looked at: what failed must not count as fast.
+local function run_once(case, place, command, bytes)
+    case.clear(place)
+    local m = measure(command, place.dir .. "/time")
+    case.check(place, bytes)
+    return m
+end
+
+local function run_case(case, ground, p)
+    local place <close> = site.open(ground)
     case.setup(place)
     local results = {}
     for i, contestant in ipairs(case.contestants) do
         results[i] = { name = contestant.name, rounds = json.array {}, command = contestant.command(place) }
     end
+    run_once(case, place, results[1].command, true)
     for round = 1, p.rounds do
         for _, r in ipairs(shuffled(results)) do
-            case.clear(place)
-            local m = measure(r.command, place.dir .. "/time")
-            case.check(place) -- what failed must not count as fast
+            local m = run_once(case, place, r.command, round == 1)
             r.rounds[round] = m
             log.info(("%s, round %d of %d: %-17s %7.2f s, %6.2f s CPU, %s"):format(
-                name, round, p.rounds, r.name, m.wall, m.cpu, units.format_size(m.memory)))
+                case.name, round, p.rounds, r.name, m.wall, m.cpu, units.format_size(m.memory)))
         end
     end
     summarize(results)
-    return { name = name, what = case.describe(place), rounds = p.rounds, contestants = results }
+    return {
+        name = case.name, what = case.describe(place), rounds = p.rounds, contestants = results,
+        gates = judge(case, results),
+    }
 end
 
 -- The first contestant beside each of the others.
@@ -141,6 +190,19 @@ local function table_of(result)
     return table.concat(lines, "\n") .. "\n"
 end
 
+-- What has to hold, of all benchmarks that ran.
+local function table_of_gates(benchmarks)
+    local lines = { "| must show | at most | measured | |", "|---|---|---|---|" }
+    for _, b in ipairs(benchmarks) do
+        for _, g in ipairs(b.gates) do
+            local format = g.is_size and units.format_size or function(x) return ("%.2f"):format(x) end
+            lines[#lines + 1] = ("| %s, %s | %s | %s | %s |"):format(b.name, g.what, format(g.most),
+                format(g.measured), g.measured <= g.most and "holds" or "**does not**")
+        end
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
 local function first_line(argv)
     return proc.capture(argv).stdout:match "[^\n]*"
 end
@@ -150,34 +212,41 @@ local function machine()
     for name in read_file("/proc/cpuinfo"):gmatch "model name%s*: ([^\n]*)" do
         cpus, model = cpus + 1, name
     end
+    local clients = json.array {}
+    for _, program in ipairs { "curl", "rclone", "aws", "s3cmd", "cp", "rsync" } do
+        clients[#clients + 1] = first_line { program, program == "rclone" and "version" or "--version" }
+    end
     return {
         cpus = cpus, cpu = model, kernel = first_line { "uname", "-sr" },
         load = read_file("/proc/loadavg"):match "^%S+",
-        clients = json.array {
-            first_line { "rclone", "version" }, first_line { "aws", "--version" }, first_line { "curl", "--version" },
-        },
+        clients = clients,
     }
 end
+
+local CASE_LIST <const>, NAMES <const> = find_cases()
 
 return recipe {
     summary = "Measure ncrun beside its peers.",
     params = {
-        bench  = { "all", "which benchmark", choices = case_names(), env = "BENCH" },
+        bench  = { "all", "which benchmark, or file of them", choices = NAMES, env = "BENCH" },
         rounds = { 5, "how often each contestant runs", env = "ROUNDS" },
-        size   = { "4GiB", "bytes of the input", type = "size", env = "SIZE" },
+        size   = { "4GiB", "bytes of large input", type = "size", env = "SIZE" },
         shards = { 16, "files they are cut into", env = "SHARDS" },
+        files  = { 10000, "how many small files there are", env = "FILES" },
+        disk   = { "build", "a folder on the disk that is measured", type = "path", env = "DISK" },
         out    = { "build/bench.json", "where all figures go", type = "path" },
     },
     run = function(p)
-        site.clean_environment()
+        local ground <close> = site.prepare(p)
         local report = { date = os.date "!%Y-%m-%dT%H:%M:%SZ", machine = machine(), benchmarks = json.array {} }
-        for _, name in ipairs(case_names()) do
-            if name ~= "all" and (p.bench == "all" or p.bench == name) then
-                local result = run_case(name, p)
+        for _, c in ipairs(CASE_LIST) do
+            if p.bench == "all" or p.bench == c.group or p.bench == c.case.name then
+                local result = run_case(c.case, ground, p)
                 table.insert(report.benchmarks, result)
                 print(table_of(result))
             end
         end
+        print(table_of_gates(report.benchmarks))
         local m = report.machine
         print(("%s, %d x %s, %s, load %s before"):format(report.date, m.cpus, m.cpu, m.kernel, m.load))
         local file <close> = assert(io.open(p.out, "w"))

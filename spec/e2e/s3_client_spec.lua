@@ -178,6 +178,18 @@ describe("a client of S3", function()
         assert.is_truthy(head:find "SignedHeaders=host;")
     end)
 
+    it("does not wait long for the one answer that does not begin", function()
+        local server <close> = helper.server()
+        local bucket = pipe.bucket(server)
+        bucket:put("x", "y")
+        for _ = 1, 20 do bucket:get "x" end
+        server:faults { "GET *x nth=1 accept-stall" }
+        local began = os.time()
+        assert.are.equal("y", (bucket:get "x"))
+        assert.is_true(os.time() - began < 20) -- a stall takes 30 s to be one
+        assert.are.equal(22, server:counters().s3.ops.GetObject.requests)
+    end)
+
     it("goes without a signature where another host has the bytes", function()
         local other <close> = helper.raw "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
         local elsewhere = other.url:gsub("127%.0%.0%.1", "localhost")

@@ -80,6 +80,22 @@ static void run_rotate(struct request *r)
     reply_empty(r, 204);
 }
 
+/* Each direction of S3 and of the CDN may move so many bytes a second; 0 lifts the limit. */
+static void run_rate(struct request *r)
+{
+    uint64_t rate;
+    const char *bytes = request_query(r, "bytes");
+    if (!bytes || !text_size(bytes, &rate)) {
+        refuse(r, 400, "?bytes= wants bytes a second, with k, m or g if you like");
+        return;
+    }
+    for (int way = 0; way < 2; way++) {
+        throttle_set(&r->srv->rate[SIDE_S3][way], rate);
+        throttle_set(&r->srv->rate[SIDE_CDN][way], rate);
+    }
+    reply_empty(r, 204);
+}
+
 static void upload_json(void *cls, const struct upload *u)
 {
     struct buf *out = cls;
@@ -255,6 +271,7 @@ static const struct {
      "-/rotate",
      {"Rotate", BODY_DROP, run_rotate},
      "?access_key=&secret_key=&session_token= are the keys now; without them, CDN URLs end"},
+    {"POST", "-/rate", {"Rate", BODY_DROP, run_rate}, "?bytes=N is the rate= option from now on"},
     {"GET", "-/uploads", {"Uploads", BODY_DROP, run_uploads}, "multipart uploads under way"},
     {"GET",
      "-/container",

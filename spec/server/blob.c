@@ -22,7 +22,7 @@ static void file_name(char name[24], uint64_t id)
 
 int blob_folder_open(struct blob_folder *f, const char *path)
 {
-    *f = (struct blob_folder){.dir = -1, .next = 1};
+    *f = (struct blob_folder){.dir = -1, .next = 1, .keep = f->keep};
     pthread_mutex_init(&f->lock, NULL);
     if (!path)
         return 0;
@@ -39,8 +39,57 @@ int blob_folder_open(struct blob_folder *f, const char *path)
     return rc;
 }
 
+/* Takes a memfd of that size, or of less than twice that, out of those that are kept. */
+static struct blob *reuse(struct blob_folder *f, uint64_t size)
+{
+    pthread_mutex_lock(&f->lock);
+    struct blob **at = &f->kept;
+    while (*at && ((*at)->room < size || (*at)->room / 2 > size))
+        at = &(*at)->next;
+    struct blob *b = *at;
+    if (b) {
+        *at = b->next;
+        f->kept_bytes -= b->room;
+        b->refs = 1;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return b;
+}
+
+static bool keep(struct blob *b)
+{
+    struct blob_folder *f = b->folder;
+    if (!f->keep || !b->bytes || b->fd < 0)
+        return false;
+    pthread_mutex_lock(&f->lock);
+    bool fits = b->room <= f->keep - f->kept_bytes;
+    if (fits) {
+        b->next = f->kept;
+        f->kept = b;
+        f->kept_bytes += b->room;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return fits;
+}
+
+static void release(struct blob *b)
+{
+    if (b->fd < 0)
+        free(b->bytes);
+    else if (b->bytes)
+        munmap(b->bytes, b->room);
+    if (b->fd >= 0)
+        close(b->fd);
+    free(b);
+}
+
 void blob_folder_close(struct blob_folder *f)
 {
+    for (struct blob *b = f->kept, *next; b; b = next) {
+        next = b->next;
+        release(b);
+    }
+    f->kept = NULL;
     if (f->dir >= 0)
         close(f->dir);
     f->dir = -1;
@@ -64,20 +113,27 @@ void blob_folder_sweep(struct blob_folder *f)
 
 struct blob *blob_create(struct blob_folder *f, uint64_t size)
 {
-    struct blob *b = text_alloc(sizeof *b);
+    struct blob *b = f->keep && size > SMALL ? reuse(f, size) : NULL;
+    if (b)
+        return b;
+    b = text_alloc(sizeof *b);
     *b = (struct blob){.folder = f, .refs = 1, .id = atomic_fetch_add(&f->next, 1), .fd = -1};
+    b->room = f->dir < 0 ? size : 0;
     if (f->dir < 0 && size <= SMALL) {
-        b->room = size;
-        b->bytes = text_alloc(size);
+        b->bytes = malloc(size + 1); /* all of it is written before anything reads it */
+        if (!b->bytes)
+            abort();
         return b;
     }
     char name[24];
     file_name(name, b->id);
     b->fd = f->dir < 0 ? memfd_create(name, MFD_CLOEXEC)
                        : openat(f->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (b->fd >= 0)
+    if (b->fd >= 0 && (f->dir >= 0 || ftruncate(b->fd, (off_t)size) == 0))
         return b;
     int saved = errno;
+    if (b->fd >= 0)
+        close(b->fd);
     free(b);
     errno = saved;
     return NULL;
@@ -85,7 +141,7 @@ struct blob *blob_create(struct blob_folder *f, uint64_t size)
 
 int blob_write(struct blob *b, uint64_t offset, const void *data, size_t n)
 {
-    if (b->bytes) {
+    if (b->bytes) { /* small, or a memfd that has its pages */
         if (offset > b->room || n > b->room - offset)
             return EFBIG;
         memcpy(b->bytes + offset, data, n);
@@ -109,6 +165,9 @@ void blob_seal(struct blob *b)
     if (b->folder->dir >= 0 && b->fd >= 0) {
         close(b->fd);
         b->fd = -1;
+    } else if (b->fd >= 0 && !b->bytes) {
+        void *map = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+        b->bytes = map == MAP_FAILED ? NULL : map; /* without, it is read through fd */
     }
 }
 
@@ -131,18 +190,15 @@ struct blob *blob_replayed(struct blob_folder *f, uint64_t id)
 
 void blob_unref(struct blob *b)
 {
-    if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
+    if (!b || atomic_fetch_sub(&b->refs, 1) != 1 || keep(b))
         return;
     char name[24];
     file_name(name, b->id);
-    if (b->fd >= 0)
-        close(b->fd);
     if (b->folder->replaying)
         omap_remove(&b->folder->ids, name);
     else if (b->folder->dir >= 0)
         unlinkat(b->folder->dir, name, 0);
-    free(b->bytes);
-    free(b);
+    release(b);
 }
 
 int blob_open(const struct blob *b)

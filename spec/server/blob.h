@@ -2,7 +2,11 @@
  * without a folder, a memfd (heap memory where small, so that descriptors last). Blobs are
  * counted: an object that is overwritten while it is being read keeps its bytes until the last
  * reader lets go, then they are deleted. An extent is a range of a blob; objects and parts are
- * lists of extents, so that completing an upload or copying an object moves no byte. */
+ * lists of extents, so that completing an upload or copying an object moves no byte.
+ *
+ * With `keep` a memfd that ends is the room of a later blob, which spares the kernel a page for
+ * each 4 KiB. What sendfile gave to a client that has not read it yet would change under it, so
+ * that is for benches, where nobody deletes what another still reads. */
 #ifndef NCDEV_BLOB_H
 #define NCDEV_BLOB_H
 
@@ -21,6 +25,9 @@ struct blob_folder {
     pthread_mutex_t lock;      /* guards ids */
     struct omap ids;           /* while a journal is replayed: id -> blob */
     bool replaying;            /* blobs that end are forgotten, not unlinked */
+    uint64_t keep;             /* bytes of ended memfds that `kept` may hold; set before use */
+    uint64_t kept_bytes;
+    struct blob *kept; /* a list: their pages are there already */
 };
 
 struct blob {
@@ -28,8 +35,9 @@ struct blob {
     atomic_int refs;
     uint64_t id;
     int fd;      /* memory: the memfd; folder: open while it is written, else -1 */
-    char *bytes; /* memory and small: the content, of `room` bytes */
+    char *bytes; /* in memory: the content, of `room` bytes; once sealed where there is a memfd */
     size_t room;
+    struct blob *next; /* in `kept` */
 };
 
 struct extent {
@@ -55,7 +63,8 @@ void blob_seal(struct blob *b);                                              /* 
 struct blob *blob_replayed(struct blob_folder *f, uint64_t id);              /* takes a reference */
 void blob_unref(struct blob *b);                                             /* accepts NULL */
 
-/* A descriptor of its own for reading, -1 where the blob has none (then use bytes) or on error. */
+/* A descriptor of its own for reading, -1 where the blob has none (then use bytes) or on error.
+ * Of a sealed blob in memory both are there: sendfile copies less, bytes need no call. */
 int blob_open(const struct blob *b);
 
 void extents_add(struct extents *e, struct blob *b, uint64_t offset,

@@ -124,7 +124,7 @@ static void check_md5(struct request *r)
         return;
     if (b->md5.kind == DIGEST_MD5)
         digest_end(&b->md5, md);
-    else if (!text_unhex(md, b->etag_hex, 16))
+    else if (!text_unhex(md, b->etag_text, 16))
         return;
     if (text_unbase64(given, sizeof given, want) != 16)
         wrong(b, "InvalidDigest");
@@ -159,10 +159,8 @@ void body_end(struct request *r)
         if (strcasecmp(hex, b->payload_hash) != 0)
             wrong(b, "XAmzContentSHA256Mismatch");
     }
-    if (b->etag.kind != DIGEST_NONE) {
-        digest_hex(&b->etag, hex);
-        memcpy(b->etag_hex, hex, sizeof b->etag_hex);
-    }
+    if (b->etag.kind != DIGEST_NONE)
+        digest_etag(&b->etag, b->etag_text);
     check_md5(r);
     check_checksum(r);
     if (b->blob)

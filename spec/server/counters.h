@@ -49,12 +49,12 @@ struct counters {
 void counters_init(struct counters *c);
 void counters_free(struct counters *c);
 void counters_reset(struct counters *c, uint64_t from); /* from: the number of the first to count */
-void counters_begin(struct counters *c); /* a request that counters_add will end */
+void counters_begin(struct counters *c);                /* a request that counters_add will end */
 void counters_add(struct counters *c, struct counters_entry *e); /* takes over e's strings */
 /* Waits until nothing is open, for a moment at most: a client may have an answer's last byte before
  * the server knows that it has sent it. */
 void counters_settle(struct counters *c);
-void counters_count(struct counters *c, uint64_t *counter);      /* one more, under the lock */
+void counters_count(struct counters *c, uint64_t *counter); /* one more, under the lock */
 void counters_json(struct counters *c, struct buf *out);
 void counters_log_json(struct counters *c, struct buf *out); /* oldest first */
 

@@ -4,6 +4,7 @@
 
 #include <openssl/evp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -65,21 +66,29 @@ static void crc_add(struct crc *c, const unsigned char *p, size_t n)
     c->value = v;
 }
 
-static const EVP_MD *evp(enum digest_kind kind)
+/* Fetched once: looking an algorithm up takes locks, for each body, in OpenSSL 3. */
+static EVP_MD *algorithms[DIGEST_SHA256 + 1];
+static pthread_once_t algorithms_once = PTHREAD_ONCE_INIT;
+
+static void fetch_algorithms(void)
 {
-    return kind == DIGEST_MD5      ? EVP_md5()
-           : kind == DIGEST_SHA1   ? EVP_sha1()
-           : kind == DIGEST_SHA256 ? EVP_sha256()
-                                   : NULL;
+    algorithms[DIGEST_MD5] = EVP_MD_fetch(NULL, "MD5", NULL);
+    algorithms[DIGEST_SHA1] = EVP_MD_fetch(NULL, "SHA1", NULL);
+    algorithms[DIGEST_SHA256] = EVP_MD_fetch(NULL, "SHA256", NULL);
+}
+
+static bool is_evp(enum digest_kind kind)
+{
+    return kind == DIGEST_MD5 || kind == DIGEST_SHA1 || kind == DIGEST_SHA256;
 }
 
 void digest_init(struct digest *d, enum digest_kind kind)
 {
     *d = (struct digest){.kind = kind};
-    const EVP_MD *md = evp(kind);
-    if (md) {
+    if (is_evp(kind)) {
+        pthread_once(&algorithms_once, fetch_algorithms);
         d->state = EVP_MD_CTX_new();
-        if (!d->state || EVP_DigestInit_ex(d->state, md, NULL) != 1)
+        if (!d->state || EVP_DigestInit_ex(d->state, algorithms[kind], NULL) != 1)
             abort();
     } else if (kind == DIGEST_XXH3) {
         d->state = XXH3_createState();
@@ -98,7 +107,7 @@ void digest_add(struct digest *d, const void *data, size_t n)
 {
     if (d->kind == DIGEST_NONE || n == 0)
         return;
-    if (evp(d->kind))
+    if (is_evp(d->kind))
         EVP_DigestUpdate(d->state, data, n);
     else if (d->kind == DIGEST_XXH3)
         XXH3_128bits_update(d->state, data, n);
@@ -109,7 +118,7 @@ void digest_add(struct digest *d, const void *data, size_t n)
 size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX])
 {
     unsigned n = 0;
-    if (evp(d->kind)) {
+    if (is_evp(d->kind)) {
         EVP_DigestFinal_ex(d->state, out, &n);
     } else if (d->kind == DIGEST_XXH3) {
         XXH128_canonical_t c;
@@ -132,9 +141,17 @@ void digest_hex(struct digest *d, char *hex)
     text_hex(hex, md, n);
 }
 
+void digest_etag(struct digest *d, char out[DIGEST_ETAG])
+{
+    char hex[2 * DIGEST_MAX + 1];
+    const char *kind = d->kind == DIGEST_XXH3 ? "-xxh3" : "";
+    digest_hex(d, hex);
+    snprintf(out, DIGEST_ETAG, "%.32s%s", hex, kind);
+}
+
 void digest_free(struct digest *d)
 {
-    if (evp(d->kind))
+    if (is_evp(d->kind))
         EVP_MD_CTX_free(d->state);
     else if (d->kind == DIGEST_XXH3)
         XXH3_freeState(d->state);

@@ -28,7 +28,11 @@ void digest_init(struct digest *d, enum digest_kind kind); /* ends the process w
 void digest_add(struct digest *d, const void *data, size_t n);
 size_t digest_end(struct digest *d, unsigned char out[DIGEST_MAX]); /* its length; then as freed */
 void digest_hex(struct digest *d, char *hex); /* the same as 2n digits; room for 2 * n + 1 */
-void digest_free(struct digest *d);           /* accepts a zeroed struct */
+/* As an ETag without its quotes: the digits, and behind an XXH3's a word, so that no client takes
+ * it for the object's MD5. */
+#define DIGEST_ETAG 40
+void digest_etag(struct digest *d, char out[DIGEST_ETAG]);
+void digest_free(struct digest *d); /* accepts a zeroed struct */
 
 /* The kind of an "x-amz-checksum-..." header or of the word after it ("crc32c"); DIGEST_NONE. */
 enum digest_kind digest_of_checksum(const char *name);

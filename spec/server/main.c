@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <inttypes.h>
 #include <libxml/parser.h>
 #include <openssl/rand.h>
 #include <signal.h>
@@ -34,6 +35,21 @@ static int add_faults(struct server *s, struct nc_err *err)
     return 0;
 }
 
+/* For what has to be shown of very long listings. */
+static void add_keys(struct server *s)
+{
+    static const struct store_condition none;
+    char key[32];
+    for (uint64_t i = 0; i < s->opt.keys; i++) {
+        snprintf(key, sizeof key, "many/%07" PRIu64, i);
+        struct object *o = object_new(key);
+        snprintf(o->etag, sizeof o->etag, "d41d8cd98f00b204e9800998ecf8427e"); /* MD5 of nothing */
+        o->mtime = server_now(s);
+        if (store_put(&s->store, s->opt.bucket, o, &none) != STORE_OK)
+            object_unref(o);
+    }
+}
+
 static int server_init(struct server *s, struct nc_err *err)
 {
     const struct options *o = &s->opt;
@@ -50,11 +66,12 @@ static int server_init(struct server *s, struct nc_err *err)
     snprintf(s->keys.session_token, sizeof s->keys.session_token, "%s", o->session_token);
     if (RAND_bytes(s->keys.cdn, sizeof s->keys.cdn) != 1)
         return nc_err_set(err, "Failed", "no random numbers");
-    int rc = store_open(&s->store, o->memory ? NULL : o->root, err);
+    int rc = store_open(&s->store, o->memory ? NULL : o->root, o->keep, err);
     hub_init(&s->hub, o->hub, o->lfs_over, rc ? NULL : o->root);
     if (rc || add_faults(s, err))
         return -1;
     store_bucket_create(&s->store, o->bucket, server_now(s));
+    add_keys(s);
     return 0;
 }
 

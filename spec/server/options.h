@@ -13,11 +13,13 @@
 struct options {
     const char *root;   /* folder of the objects */
     bool memory;        /* objects are kept in memory instead; root holds the hub's digests alone */
+    uint64_t keep;      /* bytes of deleted objects in memory that new ones take their place in */
     const char *hub;    /* folder of hub repositories, owner/name/... */
     const char *host;   /* address to listen on */
     uint64_t port;      /* of S3, hub and admin; 0: any free one */
     uint64_t cdn_port;  /* of the hub's CDN; 0: any free one */
     const char *bucket; /* made at start */
+    uint64_t keys;      /* empty objects many/0000000, many/0000001, ... in it from the start */
     const char *region;
     const char *access_key;
     const char *secret_key;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define READER_BLOCK (256 * 1024)
+#define READER_BLOCK (256u * 1024)
 
 void reply_header(struct request *r, const char *name, const char *value)
 {
@@ -270,14 +270,12 @@ static void reader_free(void *cls)
     free(d);
 }
 
-static bool needs_reader(const struct request *r)
+/* A body that must be handed out piece by piece. */
+static bool is_paced(const struct request *r)
 {
     const struct fault *f = &r->fault;
-    const struct source *s = r->reply.source;
-    bool faulted = f->cut >= 0 || f->cut_chunked >= 0 || f->stall >= 0 || f->slow > 0 ||
-                   f->reset >= 0 || f->flip >= 0;
-    bool one = !s || s->fd >= 0 || (s->extents.n == 1 && !s->extents.v[0].blob->bytes);
-    return faulted || !one || r->srv->rate[r->side][1].rate;
+    return f->cut >= 0 || f->cut_chunked >= 0 || f->stall >= 0 || f->slow > 0 || f->reset >= 0 ||
+           f->flip >= 0 || throttle_rate(&r->srv->rate[r->side][1]);
 }
 
 static struct MHD_Response *response_by_reader(struct request *r)
@@ -288,8 +286,36 @@ static struct MHD_Response *response_by_reader(struct request *r)
     d->size = d->source ? d->source->size : d->text.len;
     r->reply.source = NULL;
     r->reply.text = (struct buf){0};
+    size_t block = d->size < READER_BLOCK ? (size_t)d->size : READER_BLOCK;
     return MHD_create_response_from_callback(r->fault.cut_chunked >= 0 ? MHD_SIZE_UNKNOWN : d->size,
-                                             READER_BLOCK, read_body, d, reader_free);
+                                             block, read_body, d, reader_free);
+}
+
+static void free_source(void *cls)
+{
+    source_free(cls);
+}
+
+/* Straight from the blobs' memory, which the answer keeps. NULL: some of them have none. */
+static struct MHD_Response *response_by_memory(struct request *r)
+{
+    struct source *s = r->reply.source;
+    struct MHD_IoVec *v = text_alloc(sizeof *v * s->extents.n);
+    bool all = true;
+    for (size_t i = 0; i < s->extents.n; i++) {
+        const struct extent *x = &s->extents.v[i];
+        all = all && x->blob->bytes;
+        v[i] = (struct MHD_IoVec){x->blob->bytes + x->offset, (size_t)x->size};
+    }
+    struct MHD_Response *m = NULL;
+    if (all)
+        m = MHD_create_response_from_iovec(v, (unsigned)s->extents.n, free_source, s);
+    free(v);
+    if (!m)
+        return NULL;
+    r->sent = s->size;
+    r->reply.source = NULL;
+    return m;
 }
 
 static struct MHD_Response *response_by_file(struct request *r)
@@ -306,16 +332,31 @@ static struct MHD_Response *response_by_file(struct request *r)
     return fd < 0 ? NULL : MHD_create_response_from_fd_at_offset64(size, fd, offset);
 }
 
+/* sendfile has the pages copied once, by the client; it can't encrypt, and it takes one file. */
+static struct MHD_Response *response_by_source(struct request *r)
+{
+    const struct source *s = r->reply.source;
+    bool one_file = s->fd >= 0 || (s->extents.n == 1 && s->extents.v[0].blob->fd >= 0);
+    bool on_disk = s->fd < 0 && s->extents.n == 1 && !s->extents.v[0].blob->bytes;
+    struct MHD_Response *m = NULL;
+    if ((one_file && !r->srv->opt.tls_cert) || on_disk)
+        return response_by_file(r);
+    if (s->fd < 0)
+        m = response_by_memory(r);
+    return m ? m : response_by_reader(r);
+}
+
 static struct MHD_Response *make_response(struct request *r)
 {
     struct buf *text = &r->reply.text;
     if (r->fault.half_xml > 0 && !r->reply.source)
         text->len /= 2;
-    bool empty = r->reply.source ? r->reply.source->size == 0 : text->len == 0;
-    if (!empty && needs_reader(r))
+    const struct source *s = r->reply.source;
+    bool empty = s ? s->size == 0 : text->len == 0;
+    if (!empty && is_paced(r))
         return response_by_reader(r);
-    if (!empty && r->reply.source)
-        return response_by_file(r);
+    if (!empty && s)
+        return response_by_source(r);
     r->sent = text->len;
     void *data = empty ? NULL : text->data;
     struct MHD_Response *m = MHD_create_response_from_buffer(

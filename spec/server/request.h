@@ -29,10 +29,10 @@ struct body {
     bool is_chunked;   /* aws-chunked */
     struct chunked chunked;
     struct digest etag, sha256, md5, checksum;
-    const char *payload_hash; /* wanted SHA-256, hex; borrowed from the signature's result */
-    char checksum_name[32];   /* x-amz-checksum-...; "" none */
-    char etag_hex[33];        /* once it has ended */
-    const char *wrong;        /* S3 code of the first thing wrong with it */
+    const char *payload_hash;    /* wanted SHA-256, hex; borrowed from the signature's result */
+    char checksum_name[32];      /* x-amz-checksum-...; "" none */
+    char etag_text[DIGEST_ETAG]; /* once it has ended */
+    const char *wrong;           /* S3 code of the first thing wrong with it */
 };
 
 /* Bytes to answer with: extents of blobs, or a range of a file. */

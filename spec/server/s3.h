@@ -24,7 +24,8 @@ void s3_kept_headers(const struct request *r, struct pairs *out);
 /* The object that x-amz-copy-source names, with its conditions checked; NULL: replied. */
 struct object *s3_copy_source(struct request *r);
 /* The ETag of these bytes, read through; false: they can't be read. */
-bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size, char etag[33]);
+bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size,
+                char etag[DIGEST_ETAG]);
 
 /* Handlers: s3_bucket.c */
 void s3_list_buckets(struct request *r);

@@ -63,14 +63,14 @@ void s3_upload_part(struct request *r)
         return;
     }
     reply_empty(r, 200);
-    reply_headerf(r, "ETag", "\"%s\"", r->body.etag_hex);
+    reply_headerf(r, "ETag", "\"%s\"", r->body.etag_text);
     if (r->fault.drop_part > 0)
         return;
     struct part *p = text_alloc(sizeof *p);
     p->number = number;
     p->size = r->body.size;
     p->mtime = request_now(r);
-    snprintf(p->etag, sizeof p->etag, "%s", r->body.etag_hex);
+    snprintf(p->etag, sizeof p->etag, "%s", r->body.etag_text);
     extents_add(&p->data, r->body.blob, 0, p->size);
     keep_part(r, p);
 }
@@ -98,7 +98,7 @@ static bool copy_range(const struct request *r, const struct object *from, uint6
 static void copy_part(struct request *r, const struct object *from, unsigned number)
 {
     uint64_t first, size;
-    char etag[33], date[32];
+    char etag[DIGEST_ETAG], date[32];
     if (!copy_range(r, from, &first, &size)) {
         s3_error(r, "InvalidArgument");
         return;
@@ -136,14 +136,13 @@ void s3_upload_part_copy(struct request *r)
 
 /* --- complete --------------------------------------------------------------------------------- */
 
-/* The digest of the parts' digests, and how many they are. */
-static void combined_etag(enum digest_kind kind, char out[72], struct part *const *parts,
-                          size_t count)
+/* As S3 has it: the MD5 of the parts' MD5s, and how many they are. */
+static void md5_etag(char out[72], struct part *const *parts, size_t count)
 {
     unsigned char md[DIGEST_MAX];
     char hex[2 * DIGEST_MAX + 1];
     struct digest d;
-    digest_init(&d, kind);
+    digest_init(&d, DIGEST_MD5);
     for (size_t i = 0; i < count; i++) {
         if (text_unhex(md, parts[i]->etag, 16))
             digest_add(&d, md, 16);
@@ -152,14 +151,15 @@ static void combined_etag(enum digest_kind kind, char out[72], struct part *cons
     snprintf(out, 72, "%s-%zu", hex, count);
 }
 
-static void md5_etag(char out[72], struct part *const *parts, size_t count)
-{
-    combined_etag(DIGEST_MD5, out, parts, count);
-}
-
 static void fast_etag(char out[72], struct part *const *parts, size_t count)
 {
-    combined_etag(DIGEST_XXH3, out, parts, count);
+    char hex[2 * DIGEST_MAX + 1];
+    struct digest d;
+    digest_init(&d, DIGEST_XXH3);
+    for (size_t i = 0; i < count; i++)
+        digest_add(&d, parts[i]->etag, strlen(parts[i]->etag));
+    digest_hex(&d, hex);
+    snprintf(out, 72, "%s-%zu", hex, count);
 }
 
 static char *content_of(xmlNode *part, const char *name)

@@ -72,11 +72,11 @@ void s3_put_object(struct request *r)
     struct object *o = object_new(r->key);
     o->size = r->body.size;
     o->mtime = request_now(r);
-    snprintf(o->etag, sizeof o->etag, "%s", r->body.etag_hex);
+    snprintf(o->etag, sizeof o->etag, "%s", r->body.etag_text);
     s3_kept_headers(r, &o->headers);
     extents_add(&o->data, r->body.blob, 0, o->size);
     reply_empty(r, 200);
-    reply_headerf(r, "ETag", "\"%s\"", r->body.etag_hex);
+    reply_headerf(r, "ETag", "\"%s\"", r->body.etag_text);
     publish(r, o, &cond);
 }
 
@@ -144,7 +144,8 @@ struct object *s3_copy_source(struct request *r)
     return o;
 }
 
-bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size, char etag[33])
+bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size,
+                char etag[DIGEST_ETAG])
 {
     size_t room = 1 << 20;
     char *piece = text_alloc(room);
@@ -157,7 +158,7 @@ bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size, ch
         digest_add(&d, piece, (size_t)n);
         at += (uint64_t)n;
     }
-    digest_hex(&d, etag);
+    digest_etag(&d, etag);
     extent_cache_free(&cache);
     free(piece);
     return at == size;
@@ -187,7 +188,7 @@ static void copy_object(struct request *r, const struct object *from,
         s3_kept_headers(r, &o->headers);
     else
         pairs_copy(&o->headers, &from->headers);
-    char etag[33];
+    char etag[DIGEST_ETAG];
     if (!strchr(from->etag, '-')) {
         snprintf(o->etag, sizeof o->etag, "%s", from->etag);
     } else if (s3_etag_of(r, &o->data, o->size, etag)) {

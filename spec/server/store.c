@@ -262,9 +262,9 @@ static int open_journal(struct store *s, const char *root, struct nc_err *err)
     return s->journal < 0 ? nc_err_sys(err, errno, "open %s", path) : 0;
 }
 
-int store_open(struct store *s, const char *root, struct nc_err *err)
+int store_open(struct store *s, const char *root, uint64_t keep, struct nc_err *err)
 {
-    *s = (struct store){.journal = -1};
+    *s = (struct store){.journal = -1, .blobs.keep = root ? 0 : keep};
     pthread_rwlock_init(&s->lock, NULL);
     if (root && mkdir(root, 0777) && errno != EEXIST)
         return nc_err_sys(err, errno, "make root=%s", root);

@@ -67,8 +67,9 @@ struct store {
     int journal; /* -1 in memory */
 };
 
-/* root NULL: in memory. The folder is made where it does not exist. */
-int store_open(struct store *s, const char *root, struct nc_err *err);
+/* root NULL: in memory, where `keep` bytes of what is deleted are kept as room for what comes (see
+ * blob.h). The folder is made where it does not exist. */
+int store_open(struct store *s, const char *root, uint64_t keep, struct nc_err *err);
 void store_close(struct store *s);
 
 enum store_result store_bucket_create(struct store *s, const char *name, int64_t now);

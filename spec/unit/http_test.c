@@ -3,6 +3,8 @@
 #include "net/http.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,6 +18,31 @@
 #include "unit.h"
 
 enum { BODY = 4000, LARGE = 3 * 1024 * 1024, HANG_MS = 20 * 1000 };
+
+/* ---- a name with many addresses ---- */
+
+enum { ADDRESSES = 4 };
+static atomic_uint lookups, visits[ADDRESSES];
+
+/* In place of the C library's: many.test is 127.0.0.1 to 127.0.0.4, always in this order. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (!node || strcmp(node, "many.test") != 0)
+        return real(node, service, hints, out);
+    atomic_fetch_add(&lookups, 1);
+    for (int i = 1; i <= ADDRESSES; i++) {
+        char address[16];
+        snprintf(address, sizeof address, "127.0.0.%d", i);
+        int rc = real(address, service, hints, out);
+        if (rc)
+            return rc;
+        out = &(*out)->ai_next;
+    }
+    return 0;
+}
 
 /* ---- the server ---- */
 
@@ -189,9 +216,20 @@ static bool too_slow(struct call *c)
     return trickle(c, 50);
 }
 
+static bool silent_once(struct call *c)
+{
+    return c->nth > 1 ? whole(c) : silent(c);
+}
+
 static bool slow(struct call *c)
 {
     return trickle(c, 200);
+}
+
+static bool empty(struct call *c)
+{
+    say_length(c->fd, "200 OK", 0);
+    return true;
 }
 
 static bool busy_once(struct call *c)
@@ -260,7 +298,9 @@ static const struct route {
     {"/stall", stall, false},
     {"/silent", silent, false},
     {"/too-slow", too_slow, false},
+    {"/silent-once", silent_once, false},
     {"/slow", slow, false},
+    {"/empty", empty, false},
     {"/busy-once", busy_once, false},
     {"/broken", broken, false},
     {"/refused", refused, false},
@@ -334,6 +374,10 @@ static void *serve(void *arg)
         int one = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         atomic_fetch_add(&connections, 1);
+        struct sockaddr_in here = {0};
+        socklen_t len = sizeof here;
+        getsockname(fd, (struct sockaddr *)&here, &len);
+        atomic_fetch_add(&visits[(ntohl(here.sin_addr.s_addr) - 1) % ADDRESSES], 1);
         pthread_create(&thread, NULL, converse, (void *)(intptr_t)fd);
         pthread_detach(thread);
     }
@@ -361,10 +405,15 @@ static void forget_hits(void)
 
 struct ask {
     struct http_request http; /* first */
-    const char *path;
+    const char *host, *path;
     char dest[BODY];
     _Atomic uint64_t moved;
-    unsigned rounds; /* submitted again from done so often */
+    unsigned begun;   /* bodies */
+    size_t taken;     /* bytes of the last one, in dest */
+    size_t fails_at;  /* the hook that comes to this byte fails; 0: none does */
+    bool no_begun;    /* nor does this one */
+    unsigned naps_ms; /* how long its first piece takes */
+    unsigned rounds;  /* submitted again from done so often */
     atomic_uint dones;
     sem_t done;
     uint64_t began_ms, took_ms;
@@ -376,7 +425,7 @@ static int prepare(struct http_request *r)
 {
     struct ask *a = (struct ask *)r;
     http_request_reset(r);
-    buf_printf(&r->url, "http://127.0.0.1:%u%s", port, a->path);
+    buf_printf(&r->url, "http://%s:%u%s", a->host, port, a->path);
     http_add_header(r, "X-Empty", "");
     return 0;
 }
@@ -428,6 +477,7 @@ static struct ask *new_ask(const char *path)
 {
     struct ask *a = calloc(1, sizeof *a);
     http_request_init(&a->http, &hooks);
+    a->host = "127.0.0.1";
     a->path = path;
     a->http.method = "GET";
     a->http.what = path;
@@ -450,6 +500,58 @@ static struct ask *a_range(const char *path)
     struct ask *a = into_dest(path);
     a->http.ranged = true;
     a->http.range_start = 1000;
+    return a;
+}
+
+/* ---- a body in pieces ---- */
+
+static int begun(struct http_request *r)
+{
+    struct ask *a = (struct ask *)r;
+    a->begun++;
+    a->taken = 0;
+    return a->no_begun ? nc_err_set(&r->err, "ENOENT", "no folder") : 0;
+}
+
+static int take(struct http_request *r, const char *data, size_t len)
+{
+    struct ask *a = (struct ask *)r;
+    if (a->fails_at && a->taken + len >= a->fails_at)
+        return nc_err_set(&r->err, "ENOSPC", "no space");
+    if (!a->taken)
+        usleep(a->naps_ms * 1000);
+    memcpy(a->dest + a->taken, data, len);
+    a->taken += len;
+    return 0;
+}
+
+static int give(struct http_request *r, size_t offset, char *out, size_t len)
+{
+    struct ask *a = (struct ask *)r;
+    if (a->fails_at && offset + len >= a->fails_at)
+        return nc_err_set(&r->err, "EIO", "unreadable");
+    memcpy(out, body + offset, len);
+    return 0;
+}
+
+static struct ask *in_pieces(const char *path)
+{
+    struct ask *a = new_ask(path);
+    a->http.dest_len = sizeof a->dest;
+    a->http.begun = begun;
+    a->http.take = take;
+    a->http.attempts_max = 3;
+    return a;
+}
+
+static struct ask *given(const char *path)
+{
+    struct ask *a = new_ask(path);
+    a->http.method = "PUT";
+    a->http.give = give;
+    a->http.body_len = LARGE;
+    a->http.has_body = true;
+    a->http.attempts_max = 3;
     return a;
 }
 
@@ -490,6 +592,7 @@ static struct ask *run(struct ask *a)
     return a;
 }
 
+/* Whole, into dest or into take, counted once. */
 static bool arrived(const struct ask *a, size_t from)
 {
     return !a->http.failed && a->http.received == BODY && memcmp(a->dest, body + from, BODY) == 0 &&
@@ -592,6 +695,94 @@ static void test_wrong(void)
     drop(a);
 }
 
+static void test_pieces(void)
+{
+    struct ask *a = run(in_pieces("/whole"));
+    CHECK(arrived(a, 0) && a->taken == BODY && a->begun == 1, "a body is taken piece by piece");
+    drop(a);
+    a = run(in_pieces("/cut-once"));
+    CHECK(arrived(a, 0) && a->taken == BODY && a->begun == 2, "one that was cut is begun again");
+    drop(a);
+    a = in_pieces("/whole");
+    a->http.begun = NULL;
+    run(a);
+    CHECK(arrived(a, 0) && a->begun == 0, "who does not care when it begins is not told");
+    drop(a);
+    a = run(in_pieces("/refused"));
+    CHECK(failed(a, "Status") && !a->begun && !a->taken && a->http.text.len == 10,
+          "the body of a refusal is none of them");
+    drop(a);
+    a = in_pieces("/empty");
+    a->http.dest_len = 0;
+    run(a);
+    CHECK(!a->http.failed && a->begun == 1 && a->taken == 0, "an empty body is begun, too");
+    drop(a);
+    a = in_pieces("/range");
+    a->http.ranged = true;
+    a->http.range_start = 1000;
+    run(a);
+    CHECK(arrived(a, 1000) && a->taken == BODY, "so is a range");
+    drop(a);
+    a = in_pieces("/other-range");
+    a->http.ranged = true;
+    a->http.range_start = 1000;
+    run(a);
+    CHECK(failed(a, "BadRange") && !a->begun && !a->taken, "of another range nothing is taken");
+    drop(a);
+    a = run(in_pieces("/too-long"));
+    CHECK(failed(a, "LongBody") && a->taken <= BODY, "nor what is more than was asked for");
+    drop(a);
+    a = run(in_pieces("/too-short"));
+    CHECK(failed(a, "ShortBody") && a->begun == 3, "a short body fails as it always does");
+    drop(a);
+}
+
+static void test_pieces_refused(void)
+{
+    struct ask *a = in_pieces("/whole");
+    a->no_begun = true;
+    run(a);
+    CHECK(failed(a, "ENOENT") && a->http.attempts == 1 && !a->taken,
+          "who can't begin a body has failed for good");
+    CHECK_STR(a->http.err.message, "no folder", "in his own words");
+    drop(a);
+    a = in_pieces("/empty");
+    a->http.dest_len = 0;
+    a->no_begun = true;
+    run(a);
+    CHECK(failed(a, "ENOENT") && a->http.attempts == 1, "an empty one, too");
+    drop(a);
+    a = in_pieces("/slow");
+    a->fails_at = 300;
+    run(a);
+    CHECK(failed(a, "ENOSPC") && a->http.attempts == 1 && a->taken == 200,
+          "who can't take a piece is not asked for the next");
+    CHECK(!a->http.err.retryable && a->http.err.status == 0, "and it was not the server's fault");
+    drop(a);
+}
+
+static void test_given(void)
+{
+    struct ask *a = run(given("/whole"));
+    CHECK(!a->http.failed && atomic_load(&whole_bodies) == 1 && a->moved == LARGE,
+          "a body is given piece by piece");
+    drop(a);
+    a = given("/drops-second");
+    a->rounds = 3;
+    run(a);
+    CHECK(!a->http.failed && atomic_load(&whole_bodies) == 4 && !atomic_load(&other_bodies),
+          "and again from its start where a connection was dead");
+    CHECK(a->moved == 4ull * LARGE, "and counted once");
+    drop(a);
+    a = given("/whole");
+    a->fails_at = LARGE / 2;
+    run(a);
+    CHECK(failed(a, "EIO") && a->http.attempts == 1 && !atomic_load(&whole_bodies),
+          "who can't give a piece has failed for good");
+    CHECK_STR(a->http.err.message, "unreadable", "in his own words, too");
+    drop(a);
+}
+
 /* ---- time ---- */
 
 static void test_stall(void)
@@ -616,6 +807,74 @@ static void test_stall(void)
     wait_for(slower);
     CHECK(arrived(slower, 0) && slower->took_ms >= 1500, "what moves 1 KiB in that time is not");
     drop(slower);
+}
+
+/* Every other request is the same worker's. */
+static void test_late_worker(void)
+{
+    struct ask *asks[5] = {into_dest("/slow"), new_ask("/whole"), into_dest("/slow"),
+                           new_ask("/whole"), in_pieces("/whole")};
+    forget_hits();
+    asks[0]->http.stall_ms = 1000; /* what is slow takes two seconds */
+    asks[2]->http.total_ms = 2500;
+    asks[4]->naps_ms = 3000;
+    for (int i = 0; i < 4; i++)
+        submit(asks[i]);
+    WAIT_UNTIL(atomic_load(&asks[0]->moved) && atomic_load(&asks[2]->moved));
+    submit(asks[4]);
+    for (int i = 0; i < 5; i++)
+        wait_for(asks[i]);
+    CHECK(arrived(asks[0], 0) && asks[0]->http.attempts == 1 && asks[0]->took_ms >= 3000,
+          "a worker that waited for a disk does not take that for a stall");
+    CHECK(arrived(asks[2], 0) && asks[2]->http.attempts == 1 && asks[2]->took_ms >= 3000,
+          "nor for the end of a request's time");
+    CHECK(arrived(asks[4], 0) && asks[4]->http.attempts == 1, "nor does who made it wait fail");
+    for (int i = 0; i < 5; i++)
+        drop(asks[i]);
+}
+
+static struct ask *promptly(const char *path, struct retry_gate *gate)
+{
+    struct ask *a = into_dest(path);
+    a->http.gate = gate;
+    a->http.cut_late = true;
+    return a;
+}
+
+static void test_late(void)
+{
+    struct retry_gate gate = {0}, other_gate = {0};
+    struct ask *a = promptly("/whole", &gate);
+    a->rounds = 20;
+    run(a);
+    CHECK(latency_limit_us(&gate.first_byte) > 0, "a gate learns how soon answers begin");
+    drop(a);
+
+    struct ask *never = promptly("/silent", &gate), *unknown = promptly("/silent", &other_gate);
+    struct ask *patient = promptly("/silent", &gate);
+    never->http.stall_ms = unknown->http.stall_ms = patient->http.stall_ms = 3500;
+    patient->http.cut_late = false;
+    a = promptly("/silent-once", &gate);
+    forget_hits();
+    submit(a);
+    submit(never);
+    submit(unknown);
+    submit(patient);
+    wait_for(a);
+    CHECK(arrived(a, 0) && a->http.attempts == 1 && a->http.late_cuts == 1,
+          "who is much later than others is asked again, and no attempt is counted");
+    CHECK(a->took_ms >= 2000 && a->took_ms < 10 * 1000, "after some seconds");
+    drop(a);
+    wait_for(unknown);
+    wait_for(patient);
+    wait_for(never);
+    CHECK(failed(unknown, "Timeout") && !unknown->http.late_cuts, "not where nobody else answered");
+    CHECK(failed(patient, "Timeout") && !patient->http.late_cuts, "nor where it is not wanted");
+    CHECK(failed(never, "Timeout") && never->http.late_cuts >= 1 && never->http.late_cuts <= 2,
+          "who never answers is not asked for ever");
+    drop(never);
+    drop(unknown);
+    drop(patient);
 }
 
 static void test_gate(void)
@@ -725,6 +984,42 @@ static void test_dead_connection(void)
     drop(a);
 }
 
+/* All at once, each over a connection of its own. */
+static bool visit_many(void)
+{
+    enum { REQUESTS = 64 };
+    struct ask *asks[REQUESTS];
+    forget_hits();
+    for (int i = 0; i < REQUESTS; i++) {
+        asks[i] = into_dest("/slow");
+        asks[i]->host = "many.test";
+        asks[i]->http.once = true;
+        submit(asks[i]);
+    }
+    bool all = true;
+    for (int i = 0; i < REQUESTS; i++) {
+        wait_for(asks[i]);
+        all = all && arrived(asks[i], 0);
+        drop(asks[i]);
+    }
+    return all && atomic_load(&connections) == REQUESTS;
+}
+
+static void test_addresses(void)
+{
+    CHECK(visit_many(), "a name can be visited many times at once");
+    unsigned before = atomic_load(&lookups), all = 0, most = 0;
+    for (int i = 0; i < ADDRESSES; i++)
+        atomic_store(&visits[i], 0);
+    CHECK(visit_many() && atomic_load(&lookups) == before, "and again without another look-up");
+    for (int i = 0; i < ADDRESSES; i++) {
+        unsigned n = atomic_load(&visits[i]);
+        all += n;
+        most = n > most ? n : most;
+    }
+    CHECK(most < all * 7 / 8, "its connections do not all go to one of its addresses");
+}
+
 static void test_empty_body(void)
 {
     struct ask *a = new_ask("/whole");
@@ -829,7 +1124,7 @@ int main(void)
     unsetenv("ALL_PROXY");
     for (size_t i = 0; i < sizeof body; i++)
         body[i] = (char)(i * 31 + i / 251);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_addr.s_addr = htonl(INADDR_ANY);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 128) ||
         getsockname(listener, (struct sockaddr *)&at, &len))
@@ -843,13 +1138,19 @@ int main(void)
     test_answers();
     test_cut();
     test_wrong();
+    test_pieces();
+    test_pieces_refused();
+    test_given();
     test_stall();
+    test_late_worker();
+    test_late();
     test_gate();
     test_give_up();
     test_again();
     test_later();
     test_resubmit();
     test_dead_connection();
+    test_addresses();
     test_empty_body();
     test_cancel();
     test_pool_free();

@@ -25,7 +25,7 @@ enum {
     HANG_S = 30,
 };
 
-static const uint64_t MIB = 1024 * 1024;
+static const uint64_t MIB = 1024 * 1024, PART_SIZE = 5 * 1024 * 1024;
 
 /* ---- content ---- */
 
@@ -181,9 +181,14 @@ static const struct fate {
 
 enum stage { CLOSED, OPENING, OPENED, FINISHING, FINISHED, LEAVING };
 
-struct thing { /* the round's view of one file */
-    struct file *file;
+struct thing {         /* the round's view of one file */
+    struct file *file; /* NULL once it is freed */
     unsigned kind;
+    uint32_t parts;
+    enum file_state state; /* as last seen, with the two below */
+    char sha256[SHA256_HEX_SIZE];
+    char code[sizeof(((struct nc_err *)NULL)->code)];
+    bool continued;
     enum plan plan;
     uint32_t bad_part;
     uint32_t fails_in; /* NO_ACCESS: 0 fetch, 1 store, 2 open, 3 finish */
@@ -245,13 +250,10 @@ static void unlock(void)
     pthread_mutex_unlock(&w.lock);
 }
 
+/* By its path, "f<index>". */
 static struct thing *thing_of(const struct file *f)
 {
-    for (unsigned i = 0; i < w.count; i++) {
-        if (w.things[i].file == f)
-            return &w.things[i];
-    }
-    abort();
+    return &w.things[strtoul(f->path + 1, NULL, 10)];
 }
 
 static struct event *add_event(enum what what, struct file *file, struct part *part)
@@ -282,6 +284,13 @@ static void cancel_events(const struct file *file, const struct part *part)
     unlock();
 }
 
+/* A small part takes a quarter of a slot; in sixteenths. */
+enum { WHOLE = 16 };
+static unsigned weight(const struct part *p)
+{
+    return p->len <= MIB ? WHOLE / 4 : WHOLE;
+}
+
 /* Once, at the first try, or always. */
 static bool fails(const struct thing *g, enum plan once, enum plan always)
 {
@@ -294,6 +303,30 @@ static int fail(struct nc_err *err, const char *code, const struct file *f)
 }
 
 /* ---- the operations themselves, on whatever thread ---- */
+
+/* The part's bytes, a wrong one among them where that is asked for, in pieces of any length. */
+static int bring(struct part *p, const struct thing *g, bool wrong, struct nc_err *err)
+{
+    static const size_t pieces[] = {1000, 16384, 100000, 5000000};
+    size_t piece = pieces[(g->kind + p->index) % 4];
+    if (transfer_part_begin(p, err))
+        return -1;
+    for (size_t at = 0, n; at < p->len; at += n) {
+        const char *data;
+        n = chunk_at(g->kind, p->offset + at, p->len - at, &data);
+        n = n < piece ? n : piece;
+        if (wrong && at <= p->len / 2 && p->len / 2 < at + n) {
+            char other = data[p->len / 2 - at] ^ 1;
+            size_t before = p->len / 2 - at;
+            if (transfer_part_take(p, data, before, err) || transfer_part_take(p, &other, 1, err) ||
+                transfer_part_take(p, data + before + 1, n - before - 1, err))
+                return -1;
+        } else if (transfer_part_take(p, data, n, err)) {
+            return -1;
+        }
+    }
+    return 0;
+}
 
 static int do_fetch(struct part *p, struct nc_err *err)
 {
@@ -311,17 +344,14 @@ static int do_fetch(struct part *p, struct nc_err *err)
         return fail(err, "EntryNotFound", p->file);
     if (refused)
         return fail(err, "AccessDenied", p->file);
-    fill(p->data, g->kind, p->offset, p->len);
-    if (wrong && p->len)
-        p->data[p->len / 2] ^= 1;
-    return 0;
+    return bring(p, g, wrong, err);
 }
 
 static void fetch_over(struct part *p, bool failed)
 {
     struct thing *g = thing_of(p->file);
     lock();
-    w.fetching--;
+    w.fetching -= weight(p);
     g->fetching--;
     g->busy_fetch[p->index] = false;
     if (failed)
@@ -349,7 +379,7 @@ static void store_over(struct part *p, bool failed)
 {
     struct thing *g = thing_of(p->file);
     lock();
-    w.storing--;
+    w.storing -= weight(p);
     w.in_flight -= p->len;
     g->storing--;
     g->busy_store[p->index] = false;
@@ -460,9 +490,9 @@ static void begin_fetch(struct part *p)
 {
     struct thing *g = thing_of(p->file);
     lock();
-    unsigned most = w.sink_local ? w.parallel : w.parallel / 2;
-    w.fetching++;
-    hold(SLOTS, w.fetching <= most, "%u fetches of %u", w.fetching, most);
+    unsigned most = w.sink_local ? w.parallel * WHOLE : w.parallel * WHOLE / 2;
+    w.fetching += weight(p);
+    hold(SLOTS, w.fetching < most + WHOLE, "fetches: %u sixteenths of %u", w.fetching, most);
     w.in_flight += p->len;
     hold(BUDGET, w.in_flight <= w.memory || w.some_fail, "%llu bytes",
          (unsigned long long)w.in_flight);
@@ -553,9 +583,10 @@ static enum op store(struct sink *self, struct part *p, struct nc_err *err)
     (void)self;
     struct thing *g = thing_of(p->file);
     lock();
-    unsigned most = (w.parallel + 1) / 2;
-    w.storing++;
-    hold(SLOTS, w.sink_local || w.storing <= most, "%u stores of %u", w.storing, most);
+    unsigned most = w.parallel * WHOLE / 2;
+    w.storing += weight(p);
+    hold(SLOTS, w.sink_local || w.storing < most + WHOLE, "stores: %u sixteenths of %u", w.storing,
+         most);
     hold(ORDER, g->stage == OPENED, "%s part %u is stored in stage %d", p->file->path, p->index,
          g->stage);
     hold(BYTES, !w.sink_digests == !p->sha256[0], "%s part %u: its digest for the sink",
@@ -619,9 +650,10 @@ static void release_store(struct sink *self, struct part *p)
     unlock();
 }
 
-static void forget_file(struct sink *self, struct file *f)
+static void forget_file(struct sink *self, struct file *f, bool keep)
 {
     (void)self;
+    (void)keep;
     lock();
     w.held--;
     unlock();
@@ -713,9 +745,13 @@ static void add_thing(struct transfer *t, unsigned kind, bool ends_job)
     if (!k->size && (g->plan == WRONG_ONCE || g->plan == WRONG_ALWAYS))
         g->plan = WELL;
     snprintf(path, sizeof path, "f%u", w.count);
-    g->file = transfer_add(t, path, k->size, draw(4) ? k->sha256 : NULL, NULL, 0, &err);
-    if (!g->file->sha256[0]) /* then git's name tells, as for the hub's small files */
-        memcpy(g->file->blob, k->blob, sizeof k->blob);
+    bool git = draw(4) == 0; /* then git's name tells, as for the hub's small files */
+    struct transfer_file wanted = {.path = path,
+                                   .size = k->size,
+                                   .sha256 = git ? NULL : k->sha256,
+                                   .blob = git ? k->blob : NULL};
+    g->file = transfer_add(t, &wanted, &err);
+    g->parts = g->file->parts;
     w.count++;
     g->bad_part = (uint32_t)draw(g->file->parts);
     g->fails_in = (uint32_t)draw(4);
@@ -732,6 +768,10 @@ static void look_at_ended(struct transfer *t)
         g->reported++;
         hold(REPORTED, f->state == FILE_DONE || f->state == FILE_FAILED, "%s in state %d", f->path,
              f->state);
+        g->state = f->state;
+        memcpy(g->sha256, f->sha256, sizeof g->sha256);
+        snprintf(g->code, sizeof g->code, "%s", f->err ? f->err->code : "");
+        g->continued = f->continued;
     }
 }
 
@@ -739,24 +779,21 @@ static void check_files(bool cut_short)
 {
     for (unsigned i = 0; i < w.count; i++) {
         struct thing *g = &w.things[i];
-        const struct file *f = g->file;
-        bool over = f->state == FILE_DONE || f->state == FILE_FAILED;
-        hold(REPORTED, g->reported == (over ? 1 : 0), "%s was reported %u times", f->path,
-             g->reported);
-        hold(OUTCOME, (f->state == FILE_DONE) == (g->stage == FINISHED), "%s: state %d, stage %d",
-             f->path, f->state, g->stage);
-        if (f->state == FILE_DONE)
-            hold(BYTES, is_right(g->data, g->kind, 0, f->size), "%s", f->path);
+        bool done = g->state == FILE_DONE;
+        hold(REPORTED, g->reported <= 1, "f%u was reported %u times", i, g->reported);
+        hold(OUTCOME, done == (g->stage == FINISHED), "f%u: state %d, stage %d", i, g->state,
+             g->stage);
+        if (done)
+            hold(BYTES, is_right(g->data, g->kind, 0, kinds[g->kind].size), "f%u", i);
         if (cut_short)
             continue;
-        hold(OUTCOME, f->state == (fates[g->plan].done ? FILE_DONE : FILE_FAILED),
-             "%s: plan %d, state %d", f->path, g->plan, f->state);
-        if (f->state == FILE_FAILED)
-            hold(OUTCOME, strcmp(f->err.code, fates[g->plan].code) == 0, "%s: plan %d, %s", f->path,
-                 g->plan, f->err.code);
-        if (f->state == FILE_DONE && !f->continued)
-            hold(OUTCOME, strcmp(f->sha256, kinds[g->kind].sha256) == 0, "%s: SHA-256 %s", f->path,
-                 f->sha256);
+        hold(REPORTED, g->reported == 1, "f%u was not reported", i);
+        hold(OUTCOME, done == fates[g->plan].done, "f%u: plan %d, state %d", i, g->plan, g->state);
+        hold(OUTCOME, strcmp(g->code, fates[g->plan].code) == 0, "f%u: plan %d, %s", i, g->plan,
+             g->code);
+        if (done && !g->continued)
+            hold(OUTCOME, strcmp(g->sha256, kinds[g->kind].sha256) == 0, "f%u: SHA-256 %s", i,
+                 g->sha256);
     }
 }
 
@@ -766,11 +803,12 @@ static void check_stats(struct transfer *t, bool cut_short)
     uint64_t total = 0, done = 0, failed = 0, bytes = 0;
     for (unsigned i = 0; i < w.count; i++) {
         const struct thing *g = &w.things[i];
-        total += g->file->size;
-        done += g->file->state == FILE_DONE;
-        failed += g->file->state == FILE_FAILED;
-        for (uint32_t p = 0; p < g->file->parts; p++)
-            bytes += g->has[p] ? plan_part_len(g->file->size, g->file->part_size, p) : 0;
+        uint64_t size = kinds[g->kind].size;
+        total += size;
+        done += g->state == FILE_DONE;
+        failed += g->state == FILE_FAILED;
+        for (uint32_t p = 0; p < g->parts; p++)
+            bytes += g->has[p] ? plan_part_len(size, PART_SIZE, p) : 0;
     }
     transfer_stats(t, &s);
     hold(STATS, s.bytes_total == total && s.files_total == w.count, "totals");
@@ -808,7 +846,7 @@ static struct transfer *new_transfer(bool ends_job)
         .sink = new_sink(),
         .memory = w.memory,
         .parallel = w.parallel,
-        .part_size = 5 * MIB,
+        .part_size = PART_SIZE,
         .ended = ended,
     };
     if (transfer_new(&t, &options, &err))
@@ -893,10 +931,12 @@ static void test_alone(void)
     options.source = new_source();
     options.sink = new_sink();
     CHECK(transfer_new(&t, &options, &err) == 0, "a transfer is made");
-    CHECK(!transfer_add(t, "big", 7 * MIB, NULL, NULL, 0, &err) && strcmp(err.code, "Usage") == 0,
+    CHECK(!transfer_add(t, &(struct transfer_file){"big", .size = 7 * MIB}, &err) &&
+              strcmp(err.code, "Usage") == 0,
           "a part that does not fit the budget is refused");
-    CHECK(transfer_add(t, "big", 6 * MIB, NULL, NULL, 0, &err) != NULL, "one that does is not");
-    CHECK(!transfer_add(t, "huge", (5ull << 40) + 1, NULL, NULL, 0, &err) &&
+    CHECK(transfer_add(t, &(struct transfer_file){"big", .size = 6 * MIB}, &err) != NULL,
+          "one that does is not");
+    CHECK(!transfer_add(t, &(struct transfer_file){"huge", .size = (5ull << 40) + 1}, &err) &&
               strncmp(err.message, "huge: ", 6) == 0,
           "a file over 5 TiB is refused by its name");
     transfer_stats(t, &s);
@@ -922,7 +962,7 @@ static void test_nothing_left_to_fetch(void)
     struct nc_err err;
     struct transfer *t;
     struct transfer_options options = {
-        .memory = 16 * MIB, .parallel = 4, .part_size = 5 * MIB, .ended = ended};
+        .memory = 16 * MIB, .parallel = 4, .part_size = PART_SIZE, .ended = ended};
     w.random = 1;
     w.slow_us = 10;
     w.memory = options.memory;
@@ -934,7 +974,7 @@ static void test_nothing_left_to_fetch(void)
     struct thing *g = &w.things[0];
     *g = (struct thing){.kind = SMALL + 3};
     w.count = 1;
-    g->file = transfer_add(t, "f", kinds[g->kind].size, NULL, NULL, 0, &err);
+    g->file = transfer_add(t, &(struct transfer_file){"f0", .size = kinds[g->kind].size}, &err);
     g->data = calloc(1, g->file->size);
     fill(g->data, g->kind, 0, g->file->size);
     transfer_continue(g->file, "earlier", &err);

@@ -8,16 +8,11 @@ local uploads = {}
 
 local PART_LEAST <const> = 5 << 20
 
--- What tells one unfinished upload from another: an upload id, or a temporary file's name.
-local function id_of(upload)
-    return upload.upload_id or upload.temp
-end
-
 --- The ids of all that are there now: the strangers of a stage that begins.
 ---@return table<string, true>
 function uploads.strangers(copy)
     local ids = {}
-    for _, upload in ipairs(copy:uploads()) do ids[id_of(upload)] = true end
+    for _, upload in ipairs(copy:uploads()) do ids[upload.upload_id] = true end
     return ids
 end
 
@@ -27,7 +22,7 @@ end
 function uploads.ours(copy, wanted, strangers)
     local list = {}
     for _, upload in ipairs(copy:uploads()) do
-        if wanted[upload.path] and not strangers[id_of(upload)] then list[#list + 1] = upload end
+        if wanted[upload.path] and not strangers[upload.upload_id] then list[#list + 1] = upload end
     end
     return list
 end

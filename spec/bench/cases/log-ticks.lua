@@ -5,10 +5,8 @@
 -- use without it, which sends all of the log each time. The command sets the wall time: read CPU and
 -- memory, and the bytes that the server was sent, which each round logs.
 
-local http  = require "nc.http"
 local json  = require "nc.json"
 local log   = require "nc.log"
-local sys   = require "nc.core.sys"
 local units = require "nc.units"
 
 local TICKS <const> = 20
@@ -16,11 +14,6 @@ local KEY <const> = "logs/bench/pod.log"
 
 local function writer(site)
     return ("for i in $(seq %d); do cat %s/piece; sleep 1; done"):format(TICKS, site.dir)
-end
-
-local function admin(method, path)
-    local body = method == "POST" and "" or nil
-    return http.request { method = method, url = os.getenv "NCDEV_ADMIN" .. path, body = body }
 end
 
 local LOOP <const> = [[
@@ -34,13 +27,13 @@ trap 'kill "$up" 2>/dev/null; put' EXIT
 { %s; } 2>&1 | tee -a "$log"
 ]]
 
-return {
+return { {
+    name = "log-ticks",
     describe = function(site)
         return ("a log of %s over %d ticks of a second"):format(units.format_size(site.size // 8), TICKS)
     end,
 
     setup = function(site)
-        sys.mkdir(site.dir .. "/hub")
         local file <close> = assert(io.open(site.dir .. "/piece", "wb"))
         local line = ("step 1000: train loss 1.2345, val loss 1.5432, 12.34 ms\n"):rep(1000)
         site.piece = site.size // 8 // TICKS // #line * #line
@@ -50,14 +43,14 @@ return {
 
     clear = function(site)
         site:empty_bucket()
-        admin("POST", "/reset")
+        site:admin("POST", "/reset")
     end,
 
     check = function(site)
         local object = site.bucket:head(KEY)
         if not object or object.size ~= site.piece * TICKS then error(KEY .. " is not the log", 0) end
         local sent = 0
-        for _, op in pairs(json.decode(admin("GET", "/counters").body).s3.ops) do sent = sent + op["in"] end
+        for _, op in pairs(json.decode(site:admin("GET", "/counters")).s3.ops) do sent = sent + op["in"] end
         log.info(("%s sent for %s"):format(units.format_size(sent), units.format_size(object.size)))
     end,
 
@@ -70,4 +63,4 @@ return {
             return { "bash", "-c", LOOP:format(KEY, writer(site)), site.dir }
         end },
     },
-}
+} }
