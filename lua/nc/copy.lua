@@ -227,6 +227,17 @@ function FolderCopy:list()
     return there
 end
 
+--- What the engine has left half-written, in this folder and below: { path, temp }, the name that it was to
+--- get and the one that it has.
+function FolderCopy:temporaries()
+    local list = {}
+    walk(self.folder, "", function(path)
+        local final = path:gsub(PART, "")
+        if final ~= path then list[#list + 1] = { path = final, temp = path } end
+    end)
+    return list
+end
+
 function FolderCopy:digest_of() return nil end
 
 function FolderCopy:bytes_of_all() return 0 end

@@ -38,16 +38,37 @@ local function flip(path, offset)
 end
 
 describe("a pull", function()
-    it("that is broken four times succeeds at the fifth, and moves nothing twice", function()
-        local server, hub = staged "8MiB"
-        local _ <close> = server
-        server:faults { ("GET *%s* side=s3 nth=1-4 status=404:NoSuchKey"):format(SHARDS[2]) }
+    it("that is broken four times succeeds at the fifth, and moves each part once", function()
+        local hub = staging.hub("64MiB", 1) -- thirteen parts of 5 MiB
+        local server <close> = helper.server { hub = hub }
+        assert.equal(0, (staging.run(server.env, "part_size=5MiB")))
+        server:reset()
+        server:faults { "GET *.safetensors side=s3 nth=11- reset=1000" }
         local nvme = helper.tmp()
-        local code, _, err = placing.run(server.env, nvme, "pause=10ms")
+        -- The client's own patience would hide it.
+        local env = helper.env(server.env, { AWS_MAX_ATTEMPTS = "1" })
+        local run <close> = placing.start(env, nvme, "pause=400ms", "parallel=2")
+        helper.eventually(60, "the fourth try", function() return run:stderr():find("try 4 of 5", 1, true) end)
+        server:faults {}
+        local code, _, err = run:wait(60)
         assert.equal(0, code, err)
-        assert.truthy(err:find("try 4 of 5", 1, true), err)
         placing.assert_placed(hub, nvme)
-        assert_sent(server, placing.size(hub))
+        assert_sent(server, placing.size(hub), 5 << 20) -- one more may have been on its way at the first break
+    end)
+
+    it("that is killed is gone on with part by part", function()
+        local server, hub = staged("64MiB", 2, { rate = 16 << 20 })
+        local _ <close> = server
+        local nvme = helper.tmp()
+        local run <close> = placing.start(server.env, nvme, "parallel=2")
+        helper.eventually(60, "some parts", function() return placing.sent(server).bucket > 34 << 20 end)
+        assert.is_nil(helper.read(placing.folder(nvme) .. "/model-00002-of-00002.safetensors"))
+        run:kill "KILL"
+        run:wait(10)
+        local code, _, err = placing.run(server.env, nvme)
+        assert.equal(0, code, err)
+        placing.assert_placed(hub, nvme)
+        assert_sent(server, placing.size(hub), 2 * (8 << 20) + (4 << 20)) -- what was in flight, and in sockets
     end)
 
     it("that is broken five times ends with the reason and keeps what it has", function()

@@ -16,45 +16,40 @@ local pull = {}
 ---@field files table[]   { path, size, sha256?, blob?, part_size?, parts?, version?, etag? }
 ---@field source table    of nc.transfer
 
--- Parts that differ from those the copy's marker lists; nil where they can't be compared.
-local function wrong_part(done, wanted)
-    if not wanted.parts or not done.parts or done.part_size ~= wanted.part_size then return nil end
-    for i, digest in ipairs(wanted.parts) do
-        if done.parts[i] ~= "" and done.parts[i] ~= digest then return i end
-    end
-end
-
-local function damage(f, n)
-    return errors.new {
-        code = "DigestMismatch",
-        message = ("%s: part %d is not what the copy's marker says"):format(f.path, n),
+-- What the engine is to compare: each part, where the copy lists them, which spares it the whole file's
+-- digest, and lets it fetch again a bad part alone.
+local function asked(f)
+    return {
+        path = f.path, size = f.size, sha256 = not f.parts and f.sha256 or nil, blob = f.blob,
+        part_size = f.part_size, parts = f.parts, version = f.version or f.sha256, etag = f.etag,
     }
 end
 
--- Runs one transfer, keeping in `here` what has ended well. Returns its result, with the files in
--- `failed` whose parts are not those that were asked for.
+-- What is known of a file that has come. One that a file system has cloned was not looked at; where
+-- nothing could be compared, its size is what counts.
+local function known(f, wanted)
+    if not f.verified and (wanted.parts or wanted.sha256 or wanted.blob) then return nil end
+    local parts = wanted.parts and wanted or f
+    return {
+        path = f.path, sha256 = f.sha256 or wanted.sha256, blob = wanted.blob,
+        part_size = parts.part_size, parts = parts.parts,
+    }
+end
+
+-- Runs one transfer, keeping in `here` what has ended well.
 local function run(o, here, files, options)
-    local wanted, wrong = plans.by_path(files), {}
-    options.files, options.memory, options.parallel = files, o.memory, o.parallel
+    local wanted, list = plans.by_path(files), {}
+    for i, f in ipairs(files) do list[i] = asked(f) end
+    options.files, options.memory, options.parallel = list, o.memory, o.parallel
     options.stall, options.heartbeat = o.stall, o.beat
-    options.on_files = function(list)
-        for _, f in ipairs(list) do
-            local w = wanted[f.path]
-            local n = not f.error and wrong_part(f, w)
-            if n then
-                wrong[#wrong + 1] = { path = f.path, error = damage(f, n) }
-            elseif not f.error then
-                here:add {
-                    path = f.path, sha256 = f.sha256 or w.sha256, blob = w.blob,
-                    part_size = w.parts and w.part_size or f.part_size, parts = w.parts or f.parts,
-                }
-            end
+    options.on_files = function(ended)
+        for _, f in ipairs(ended) do
+            local entry = not f.error and known(f, wanted[f.path])
+            if entry then here:add(entry) end
         end
         here:flush()
     end
-    local result = transfer.run(options)
-    table.move(wrong, 1, #wrong, #result.failed + 1, result.failed)
-    return result
+    return transfer.run(options)
 end
 
 --- Reads files of the NVMe back. Those that are right are known from then on.
@@ -75,18 +70,16 @@ function pull.check(o, here, files)
     return bad
 end
 
--- Removes what dead placers have left half-written, but for what will be gone on with: a temporary file
--- with its journal beside it, of a file that is to be moved. Returns the bytes that these hold.
+-- Removes what dead placers have left half-written, but for what the engine will go on with or remove
+-- itself: that of files which are to be moved. Returns the bytes that these hold.
 local function clear_temporaries(here, moving)
     local held, folder = 0, here.copy.folder .. "/"
-    for _, left in ipairs(here.copy:uploads()) do
-        local journal = folder .. left.temp:gsub("%.part$", ".parts")
+    for _, left in ipairs(here.copy:temporaries()) do
         local there = disk.look(folder .. left.temp)
-        if moving[left.path] and sys.stat(journal) then
+        if moving[left.path] then
             held = held + (there and there.allocated or 0)
         else
             disk.remove(folder .. left.temp)
-            disk.remove(journal)
         end
     end
     for _, name in ipairs(sys.readdir(here.copy.folder)) do -- markers that were being written
@@ -135,7 +128,7 @@ function pull.run(o, here, source)
     here:unmark()
     here:flush(true)
     local result = run(o, here, move, { label = "place", source = source.source, sink = here.copy:sink() })
-    report.bytes, report.seconds, report.retries = result.bytes, result.seconds, result.retries
+    report.bytes, report.seconds, report.retries = result.moved, result.seconds, result.retries
     here:flush(true)
     refuse_failed(result.failed, source)
     return report
