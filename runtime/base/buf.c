@@ -61,21 +61,24 @@ int buf_putc(struct buf *b, char c)
 
 int buf_printf(struct buf *b, const char *fmt, ...)
 {
-    va_list ap;
+    va_list ap, again;
+    size_t room = b->failed ? 0 : b->cap - b->len;
     va_start(ap, fmt);
-    va_list again;
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    int n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
     va_end(ap);
+    bool fits = n >= 0 && (size_t)n < room;
     if (n < 0 || reserve(b, (size_t)n)) {
-        va_end(again);
+        if (room)
+            b->data[b->len] = '\0';
         b->failed = true;
-        return -1;
+    } else {
+        if (!fits)
+            vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
     }
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     va_end(again);
-    b->len += (size_t)n;
-    return 0;
+    return b->failed ? -1 : 0;
 }
 
 void buf_clear(struct buf *b)

@@ -69,8 +69,37 @@ static struct source *make_source(lua_State *L, int owner)
     return s;
 }
 
-/* from: the folder that the files come from, or NULL. */
-static struct sink *make_sink(lua_State *L, int owner, const char *from)
+/* The folder that the source table at index describes, or NULL. Borrowed from the table. */
+static const char *source_folder(lua_State *L, int index)
+{
+    const char *kind = bind_string(L, index, "kind");
+    return kind && strcmp(kind, "dir") == 0 ? bind_string(L, index, "root") : NULL;
+}
+
+/* The bucket that the table at `table` describes. source: where on the stack the source's is. */
+static struct sink *make_sink_s3(lua_State *L, int owner, int table, int source)
+{
+    const char *prefix = bind_need_string(L, table, "prefix");
+    struct s3_client *from = NULL;
+    lua_getfield(L, table, "client");
+    struct s3_client *to = bind_check_s3(L, lua_gettop(L));
+    lua_pushvalue(L, -1);
+    lua_setiuservalue(L, owner, 2);
+    if (strcmp(bind_need_string(L, source, "kind"), "s3") == 0) {
+        lua_getfield(L, source, "client");
+        from = bind_check_s3(L, lua_gettop(L));
+    }
+    struct sink *s = sink_s3_new(to, prefix, source_folder(L, source));
+    if (s && from && s3_client_same_service(from, to) &&
+        sink_s3_copies_from(s, from, bind_need_string(L, source, "prefix"))) {
+        s->free(s);
+        s = NULL;
+    }
+    return s;
+}
+
+/* source: where on the stack the source's table is, which has been made use of already. */
+static struct sink *make_sink(lua_State *L, int owner, int source)
 {
     static const char *const kinds[] = {"s3", "dir", "none", NULL};
     int table = lua_gettop(L);
@@ -78,25 +107,14 @@ static struct sink *make_sink(lua_State *L, int owner, const char *from)
     int kind = luaL_checkoption(L, -1, NULL, kinds);
     struct sink *s = NULL;
     if (kind == 0) {
-        lua_getfield(L, table, "client");
-        lua_pushvalue(L, -1);
-        lua_setiuservalue(L, owner, 2);
-        s = sink_s3_new(bind_check_s3(L, lua_gettop(L)), bind_need_string(L, table, "prefix"),
-                        from);
+        s = make_sink_s3(L, owner, table, source);
     } else if (kind == 1) {
-        s = sink_dir_new(bind_need_string(L, table, "root"), from);
+        s = sink_dir_new(bind_need_string(L, table, "root"), source_folder(L, source));
     } else {
         s = sink_none_new();
     }
     lua_settop(L, table);
     return s;
-}
-
-/* The folder that the source table at index describes, or NULL. Borrowed from the table. */
-static const char *source_folder(lua_State *L, int index)
-{
-    const char *kind = bind_string(L, index, "kind");
-    return kind && strcmp(kind, "dir") == 0 ? bind_string(L, index, "root") : NULL;
 }
 
 /* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
@@ -130,10 +148,9 @@ static int l_new(lua_State *L)
     lua_getfield(L, 1, "source");
     luaL_checktype(L, -1, LUA_TTABLE);
     /* Nothing below may raise between making the first end and handing both over. */
-    const char *from = source_folder(L, 4);
     options.source = make_source(L, 2);
-    lua_pop(L, 1);
-    options.sink = options.source ? make_sink(L, 2, from) : NULL;
+    lua_pushvalue(L, 3);
+    options.sink = options.source ? make_sink(L, 2, 4) : NULL;
     struct nc_err err;
     if (!options.sink) {
         if (options.source)

@@ -96,13 +96,12 @@ static struct http_transfer *take_transfer(struct worker *w)
         w->spare = t->next;
         return t;
     }
-    t = calloc(1, sizeof *t);
-    if (t && !(t->easy = curl_easy_init())) {
+    t = malloc(sizeof *t);
+    if (t && http_easy_init(t, w->names[w->transfers++ % RESOLUTIONS])) {
+        http_easy_free(t);
         free(t);
         return NULL;
     }
-    if (t)
-        curl_easy_setopt(t->easy, CURLOPT_SHARE, w->names[w->transfers++ % RESOLUTIONS]);
     return t;
 }
 
@@ -383,7 +382,9 @@ static void *work(void *arg)
             if (!w->active && !w->delayed && !has_mail(w))
                 return NULL;
         }
-        curl_multi_poll(w->multi, NULL, 0, wait_ms(w), NULL);
+        int ms = wait_ms(w);
+        if (ms > 0)
+            curl_multi_poll(w->multi, NULL, 0, ms, NULL);
         w->turn_ms = clock_ms();
     }
 }
@@ -407,10 +408,12 @@ void http_submit(struct http_pool *pool, struct http_request *r)
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);
     pthread_mutex_lock(&w->lock);
+    bool first = !w->inbox; /* whoever left something there before has woken the worker for it */
     *w->inbox_end = r;
     w->inbox_end = &r->next;
     pthread_mutex_unlock(&w->lock);
-    wake(w);
+    if (first)
+        wake(w);
 }
 
 void http_cancel(struct http_pool *pool, struct http_request *r)
@@ -496,8 +499,7 @@ static void free_worker(struct worker *w)
     while (w->spare) {
         struct http_transfer *t = w->spare;
         w->spare = t->next;
-        curl_easy_cleanup(t->easy);
-        curl_slist_free_all(t->headers);
+        http_easy_free(t);
         free(t);
     }
     for (unsigned k = 0; k < RESOLUTIONS; k++)

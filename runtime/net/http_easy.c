@@ -17,7 +17,11 @@ enum {
     DOWN_BUFFER = 256 * 1024,
     UP_BUFFER = 512 * 1024,
     LATE_CUTS_MAX = 2,
-    UP_BUFFER_FROM = 1024 * 1024, /* bodies smaller than this keep libcurl's own 64 KiB */
+    UP_BUFFER_FROM = 1024 * 1024,
+    SMALL_UP_BUFFER = 64 * 1024, /* for bodies smaller than this */
+    LEAST_BUFFER = 16 * 1024,    /* that libcurl takes */
+    HEAD_ROOM = 2 * 1024,        /* for an answer's head before a small body */
+    LINES_MAX = 80 * 1024,
 };
 
 static int stop(struct http_transfer *t, bool retryable, const char *code, const char *text)
@@ -175,46 +179,50 @@ static int on_seek(void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-static int set_headers(struct http_transfer *t, struct http_request *r)
+/* libcurl sends a header without a value only when it ends in a semicolon. */
+static int copy_headers(struct buf *out, const struct buf *headers)
 {
-    curl_slist_free_all(t->headers);
-    t->headers = NULL;
-    struct curl_slist *list = curl_slist_append(NULL, "Expect:");
-    if (list)
-        t->headers = list;
-    char *line = r->headers.data;
-    while (list && line && *line) {
-        char *end = strchr(line, '\n');
-        *end = '\0';
-        /* libcurl sends a header without a value only when it ends in a semicolon. */
-        size_t n = strlen(line);
-        char *fixed = NULL;
-        if (n >= 2 && strcmp(line + n - 2, ": ") == 0 && (fixed = strdup(line)))
-            memcpy(fixed + n - 2, ";", 2);
-        list = curl_slist_append(t->headers, fixed ? fixed : line);
-        free(fixed);
-        *end = '\n';
+    const char *line = buf_str(headers);
+    buf_clear(out);
+    buf_add(out,
+            "Expect:", sizeof "Expect:"); /* none of it: servers may take long to answer that */
+    while (*line) {
+        const char *end = strchr(line, '\n');
+        size_t n = (size_t)(end - line);
+        bool bare = n >= 2 && end[-2] == ':' && end[-1] == ' ';
+        buf_add(out, line, bare ? n - 2 : n);
+        buf_add(out, bare ? ";" : "", bare ? 2 : 1);
         line = end + 1;
     }
-    return list ? 0 : nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
+    return out->failed ? -1 : 0;
 }
 
-static void set_body(CURL *easy, const struct http_request *r)
+/* The list is built in place of curl_slist_append, which allocates twice for each line. */
+static int set_headers(struct http_transfer *t, const struct http_request *r)
 {
-    bool head = strcmp(r->method, "HEAD") == 0;
-    if (head) {
-        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    } else if (r->has_body) {
-        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_len);
-        if (r->body_len >= UP_BUFFER_FROM)
-            curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)UP_BUFFER);
+    if (copy_headers(&t->lines, &r->headers))
+        return -1;
+    size_t n = 0;
+    for (size_t at = 0; at < t->lines.len; at += strlen(t->lines.data + at) + 1)
+        n++;
+    if (n > t->list_size) {
+        struct curl_slist *list = realloc(t->list, n * sizeof *list);
+        if (!list)
+            return -1;
+        t->list = list;
+        t->list_size = n;
     }
-    if (!head && strcmp(r->method, r->has_body ? "PUT" : "GET") != 0)
-        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
+    char *line = t->lines.data;
+    for (size_t i = 0; i < n; i++) {
+        t->list[i] = (struct curl_slist){line, i + 1 < n ? &t->list[i + 1] : NULL};
+        line += strlen(line) + 1;
+    }
+    curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
+    return 0;
 }
 
-static void set_common(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+/* What is the same for all requests. */
+static void set_constants(struct http_transfer *t)
 {
     CURL *easy = t->easy;
     curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
@@ -228,9 +236,6 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_S);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
-    curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)DOWN_BUFFER);
-    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
@@ -239,13 +244,67 @@ static void set_common(struct http_transfer *t, const struct http_request *r, co
     curl_easy_setopt(easy, CURLOPT_READDATA, t);
     curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
+}
+
+static void set_method(CURL *easy, const struct http_request *r)
+{
+    bool head = strcmp(r->method, "HEAD") == 0;
+    if (head)
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    else if (r->has_body)
+        curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    if (!head && strcmp(r->method, r->has_body ? "PUT" : "GET") != 0)
+        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
+}
+
+/* A transfer mostly does again what it did before, with another address: what stays is kept. */
+static void set_kind(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+{
+    bool same_ca = ca_file && t->ca_file ? strcmp(ca_file, t->ca_file) == 0 : ca_file == t->ca_file;
+    if (t->method && same_ca && t->uploads == r->has_body && strcmp(t->method, r->method) == 0)
+        return;
+    curl_easy_reset(t->easy);
+    set_constants(t);
+    set_method(t->easy, r);
     if (ca_file)
-        curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file);
+        curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca_file);
+    t->method = r->method;
+    t->uploads = r->has_body;
+    t->ca_file = ca_file;
+}
+
+/* Large ones for large bodies; small ones stay in the processor's cache. */
+static void set_buffers(CURL *easy, const struct http_request *r)
+{
+    size_t down = r->dest || r->take ? r->dest_len + HEAD_ROOM : TEXT_MAX;
+    if (down > DOWN_BUFFER)
+        down = DOWN_BUFFER;
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)(down < LEAST_BUFFER ? LEAST_BUFFER : down));
+    if (!r->has_body)
+        return;
+    curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body_len);
+    curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE,
+                     r->body_len >= UP_BUFFER_FROM ? (long)UP_BUFFER
+                     : r->body_len <= LEAST_BUFFER ? (long)LEAST_BUFFER
+                                                   : (long)SMALL_UP_BUFFER);
+}
+
+int http_easy_init(struct http_transfer *t, CURLSH *names)
+{
+    *t = (struct http_transfer){.easy = curl_easy_init()};
+    buf_init(&t->lines, LINES_MAX);
+    return t->easy && curl_easy_setopt(t->easy, CURLOPT_SHARE, names) == CURLE_OK ? 0 : -1;
+}
+
+void http_easy_free(struct http_transfer *t)
+{
+    curl_easy_cleanup(t->easy);
+    buf_free(&t->lines);
+    free(t->list);
 }
 
 int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file)
 {
-    curl_easy_reset(t->easy);
     t->r = r;
     t->err = (struct nc_err){0};
     t->sent = 0;
@@ -263,12 +322,12 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     r->err = (struct nc_err){0};
     if (r->url.failed || r->headers.failed || !r->url.len)
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
-    if (set_headers(t, r))
-        return -1;
-    set_common(t, r, r->ca_file ? r->ca_file : ca_file);
-    set_body(t->easy, r);
-    curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url));
-    curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+    set_kind(t, r, r->ca_file ? r->ca_file : ca_file);
+    set_buffers(t->easy, r);
+    curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
+    curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
+    if (set_headers(t, r) || curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url)))
+        return nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
     return 0;
 }
 
@@ -311,9 +370,20 @@ static void network_failure(struct http_transfer *t, CURLcode code)
     r->err.retryable = kind.retryable;
 }
 
+/* libcurl counts the dead connections that a handle has met and replaced, and gives up at the sixth
+ * of its life, unless it is set up anew. */
+static void forget_connections(struct http_transfer *t)
+{
+    long made = 0;
+    curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &made);
+    if (made)
+        t->method = NULL;
+}
+
 void http_easy_end(struct http_transfer *t, CURLcode code)
 {
     struct http_request *r = t->r;
+    forget_connections(t);
     if (code == CURLE_OK && !t->body_started)
         check_head(t);
     long status = 0;

@@ -10,7 +10,12 @@
 struct http_transfer {
     CURL *easy; /* kept between requests; its connections live in the multi handle */
     struct http_request *r;
-    struct curl_slist *headers;
+    const char *method; /* that it is set up for; NULL: none */
+    bool uploads;
+    const char *ca_file;
+    struct buf lines;        /* the request's headers, each a string */
+    struct curl_slist *list; /* of them, as libcurl wants it */
+    size_t list_size;
     struct nc_err err;  /* set by a callback that stopped the transfer */
     size_t sent;        /* bytes of the body handed to libcurl */
     bool body_started;  /* the answer's head was checked */
@@ -25,7 +30,10 @@ struct http_transfer {
     struct http_transfer *prev, *next;
 };
 
-/* Sets every option for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
+/* Zeroed at first; free accepts that. -1 without memory. */
+int http_easy_init(struct http_transfer *t, CURLSH *names);
+void http_easy_free(struct http_transfer *t);
+/* Sets it up for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
 int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file);
 /* After libcurl is done with it: fills r's status, failed, err. */
 void http_easy_end(struct http_transfer *t, CURLcode code);

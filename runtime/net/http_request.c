@@ -28,7 +28,10 @@ void http_request_reset(struct http_request *r)
 
 void http_add_header(struct http_request *r, const char *name, const char *value)
 {
-    buf_printf(&r->headers, "%s: %s\n", name, value);
+    buf_puts(&r->headers, name);
+    buf_puts(&r->headers, ": ");
+    buf_puts(&r->headers, value);
+    buf_putc(&r->headers, '\n');
 }
 
 const char *http_header(const struct http_request *r, const char *name, char *out, size_t size)

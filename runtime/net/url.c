@@ -182,7 +182,9 @@ void url_free(struct url *u)
 
 int url_format(const struct url *u, struct buf *out)
 {
-    buf_printf(out, "http%s://%s%s", u->tls ? "s" : "", u->authority, u->path);
+    buf_puts(out, u->tls ? "https://" : "http://");
+    buf_puts(out, u->authority);
+    buf_puts(out, u->path);
     if (u->query) {
         buf_putc(out, '?');
         buf_puts(out, u->query);

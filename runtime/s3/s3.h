@@ -56,6 +56,8 @@ int s3_client_set_keys(struct s3_client *c, const char *access, const char *secr
                        const char *token, struct nc_err *err);
 /* Any thread: has a server said that the keys have expired since they were last set? */
 bool s3_client_keys_expired(struct s3_client *c);
+/* Any thread: whether both are the same service, entered with the same keys. */
+bool s3_client_same_service(struct s3_client *a, struct s3_client *b);
 
 struct s3_request {
     struct http_request http; /* first: hooks get back to us through it */

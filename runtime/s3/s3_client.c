@@ -115,3 +115,30 @@ bool s3_client_keys_expired(struct s3_client *c)
     pthread_mutex_unlock(&c->lock);
     return expired;
 }
+
+static bool same_keys(struct s3_client *a, const char *access, const char *secret,
+                      const char *token)
+{
+    pthread_mutex_lock(&a->lock);
+    bool is = same(a->access, access) && same(a->secret, secret) && same(a->token, token);
+    pthread_mutex_unlock(&a->lock);
+    return is;
+}
+
+bool s3_client_same_service(struct s3_client *a, struct s3_client *b)
+{
+    if (a == b)
+        return true;
+    if (!url_same_origin(&a->endpoint, &b->endpoint) || !same(a->endpoint.path, b->endpoint.path))
+        return false;
+    pthread_mutex_lock(&b->lock);
+    char *access = strdup(b->access), *secret = strdup(b->secret);
+    char *token = b->token ? strdup(b->token) : NULL;
+    bool whole = access && secret && (token || !b->token);
+    pthread_mutex_unlock(&b->lock);
+    bool is = whole && same_keys(a, access, secret, token);
+    wipe(&access);
+    wipe(&secret);
+    wipe(&token);
+    return is;
+}

@@ -26,6 +26,10 @@ struct source *source_dir_new(const char *root);
  * source's folder, where that is one, so that large files are read as they are sent; else NULL. */
 struct sink *sink_s3_new(struct s3_client *client, const char *prefix, const char *from);
 
+/* Makes that sink copy inside the server what nobody wants hashed, metadata included: the files
+ * come from a bucket of the same service (s3_client_same_service). -1 only without memory. */
+int sink_s3_copies_from(struct sink *sink, struct s3_client *from, const char *prefix);
+
 /* Files below a directory: each is NAME.<8 hex digits>.part until it is whole and on the disk, with
  * a journal beside it where the file has a version and several parts (disk/temp_file.h). `root` is
  * created if it is missing. from: the source's folder, where that is one, so that a file may become

@@ -109,8 +109,8 @@ int transfer_part_skip(struct part *p, size_t n, struct nc_err *err)
 {
     static const char zeros[64 * 1024];
     for (size_t step; n; n -= step) {
-        /* Into the buffer, up to the end of a block; or over what an attempt before this wrote. */
-        if (!p->file->streamed || p->held || p->rewrites) {
+        /* Into the buffer, up to the end of a block; or over what was written before. */
+        if (!p->file->streamed || p->held || p->rewrites || p->file->found) {
             char *to = transfer_part_room(p, &step);
             step = step < n ? step : n;
             memset(to, 0, step);

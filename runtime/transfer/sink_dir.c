@@ -125,6 +125,7 @@ static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const 
             found = goes_on(f, &d->temp);
         if (!found)
             temp_file_close(&d->temp, false);
+        f->found = found;
     }
     d->journaled = found;
     return found;

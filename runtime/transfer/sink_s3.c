@@ -1,42 +1,11 @@
-#include "transfer/ends.h"
+#include "transfer/sink_s3.h"
 
 #include "s3/s3_xml.h"
-#include "transfer/local_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    COMPLETE_STALL_MS = 300 * 1000, /* putting a large object together takes a server a while */
-    ANSWER_MAX = 1024 * 1024,
-};
-
-struct sink_s3 {
-    struct sink base;
-    struct s3_client *client;
-    char *prefix;
-    struct local_files *from; /* what bodies are read from; NULL: the parts' buffers */
-};
-
-/* One file's own requests: create, complete and abort, one at a time, begun under the transfer's
- * lock; and the look at the object after a Complete that failed, begun by a worker. */
-struct s3_file {
-    struct s3_request request, look;
-    bool in_use;
-    atomic_bool looking;
-    struct file *file;
-    struct local_file local; /* of a streamed one */
-    struct buf body;
-    struct nc_err why; /* of the Complete */
-};
-
-struct s3_part_put {
-    struct s3_request request; /* first: hooks get back to us through it */
-    struct sink_s3 *sink;
-    struct part *part;
-};
 
 static int key_of(const struct sink_s3 *s, const struct file *f, struct buf *key)
 {
@@ -51,13 +20,13 @@ static enum op no_memory(const struct file *f, struct nc_err *err)
     return OP_FAILED;
 }
 
-static struct s3_file *data_of(struct file *f)
+struct s3_file *sink_s3_file(struct file *f)
 {
     struct s3_file *d = f->sink_data;
     if (!d && (d = calloc(1, sizeof *d))) {
         d->file = f;
         local_file_init(&d->local);
-        buf_init(&d->body, 2 * ANSWER_MAX);
+        buf_init(&d->body, 2 * SINK_S3_ANSWER_MAX);
         f->sink_data = d;
     }
     return d;
@@ -67,7 +36,7 @@ static struct s3_file *data_of(struct file *f)
 static struct s3_request *begin(struct sink_s3 *s, struct file *f, const char *method,
                                 void (*done)(struct s3_request *))
 {
-    struct s3_file *d = data_of(f);
+    struct s3_file *d = sink_s3_file(f);
     struct nc_err err;
     struct buf key;
     if (!d)
@@ -83,7 +52,7 @@ static struct s3_request *begin(struct sink_s3 *s, struct file *f, const char *m
         return NULL;
     d->request.owner = d;
     d->request.done = done;
-    d->request.http.text_max = ANSWER_MAX;
+    d->request.http.text_max = SINK_S3_ANSWER_MAX;
     d->request.http.text_whole = true;
     return &d->request;
 }
@@ -125,7 +94,7 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
     if (f->parts == 1 || f->upload_id)
-        return OP_OVER;
+        return f->direct && (f->parts > 1 || !f->etag) ? sink_s3_ask_source(s, f, err) : OP_OVER;
     struct s3_request *r = begin(s, f, "POST", end);
     if (!r)
         return no_memory(f, err);
@@ -134,6 +103,8 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
     r->http.has_body = true;
     r->http.once = true;
     r->read = read_upload_id;
+    if (f->direct)
+        return sink_s3_ask_source(s, f, err);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }
@@ -143,7 +114,7 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 /* The next bytes of the body, from the file itself. */
 static int give(struct http_request *r, size_t offset, char *out, size_t len)
 {
-    const struct s3_part_put *op = (struct s3_part_put *)(void *)r;
+    const struct s3_part_op *op = (struct s3_part_op *)(void *)r;
     const struct part *p = op->part;
     struct s3_file *d = p->file->sink_data;
     return local_file_read(&d->local, op->sink->from, p->file, p->offset + offset, out, len,
@@ -160,7 +131,7 @@ static int read_back(struct sink *self, struct file *f, uint64_t offset, char *d
 
 static void stored(struct s3_request *r)
 {
-    struct s3_part_put *op = r->owner;
+    struct s3_part_op *op = r->owner;
     struct part *part = op->part;
     struct nc_err err = r->http.err;
     bool failed = r->http.failed;
@@ -176,32 +147,42 @@ static void stored(struct s3_request *r)
     transfer_part_stored(part, etag, failed ? &err : NULL);
 }
 
-static enum op store(struct sink *self, struct part *part, struct nc_err *err)
+struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct nc_err *err)
 {
-    struct sink_s3 *s = (struct sink_s3 *)self;
     struct file *f = part->file;
-    struct s3_part_put *op = calloc(1, sizeof *op);
+    struct s3_part_op *op = calloc(1, sizeof *op);
     struct buf key;
-    if (key_of(s, f, &key) || !op || (f->streamed && !data_of(f)) ||
+    if (key_of(s, f, &key) || !op || (f->streamed && !sink_s3_file(f)) ||
         s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
         buf_free(&key);
         free(op);
-        return no_memory(f, err);
+        no_memory(f, err);
+        return NULL;
     }
     buf_free(&key);
     part->op = op;
     op->sink = s;
     op->part = part;
-    struct s3_request *r = &op->request;
+    op->request.owner = op;
+    op->request.http.has_body = true;
     if (f->parts > 1) {
         char number[16];
         snprintf(number, sizeof number, "%" PRIu32, part->index + 1);
-        url_query_add(&r->query, "partNumber", number);
-        url_query_add(&r->query, "uploadId", f->upload_id);
-    } else {
-        add_digest(r, f);
+        url_query_add(&op->request.query, "partNumber", number);
+        url_query_add(&op->request.query, "uploadId", f->upload_id);
     }
-    r->owner = op;
+    return op;
+}
+
+static enum op store(struct sink *self, struct part *part, struct nc_err *err)
+{
+    struct file *f = part->file;
+    struct s3_part_op *op = sink_s3_part_op((struct sink_s3 *)self, part, err);
+    if (!op)
+        return OP_FAILED;
+    struct s3_request *r = &op->request;
+    if (f->parts == 1)
+        add_digest(r, f);
     r->done = stored;
     memcpy(r->payload_hash, part->sha256, sizeof part->sha256);
     if (f->streamed)
@@ -209,7 +190,6 @@ static enum op store(struct sink *self, struct part *part, struct nc_err *err)
     else
         r->http.body = part->data;
     r->http.body_len = part->len;
-    r->http.has_body = true;
     r->http.moved = transfer_bytes_out(f->transfer);
     transfer_bound(f->transfer, &r->http);
     s3_submit(transfer_pool(f->transfer), r);
@@ -316,8 +296,10 @@ static enum op finish(struct sink *self, struct file *f, struct nc_err *err)
     r->http.body = d->body.data;
     r->http.body_len = d->body.len;
     r->http.has_body = true;
-    r->http.stall_ms = COMPLETE_STALL_MS;
+    r->http.stall_ms = SINK_S3_STALL_MS;
     r->read = read_complete;
+    if (d->source_in_use) /* parts of it were copied */
+        return sink_s3_ask_source(s, f, err);
     s3_submit(transfer_pool(f->transfer), r);
     return OP_BEGUN;
 }
@@ -343,7 +325,9 @@ static void cancel(struct sink *self, struct file *f, struct part *part)
     struct http_pool *pool = transfer_pool(f->transfer);
     struct s3_file *d = f->sink_data;
     if (part)
-        http_cancel(pool, &((struct s3_part_put *)part->op)->request.http);
+        http_cancel(pool, &((struct s3_part_op *)part->op)->request.http);
+    else if (d && atomic_load(&d->asking))
+        http_cancel(pool, &d->source.http);
     else if (d && d->in_use)
         http_cancel(pool, &d->request.http);
     if (!part && d && atomic_load(&d->looking))
@@ -353,7 +337,7 @@ static void cancel(struct sink *self, struct file *f, struct part *part)
 static void release(struct sink *self, struct part *part)
 {
     (void)self;
-    struct s3_part_put *op = part->op;
+    struct s3_part_op *op = part->op;
     if (op)
         s3_request_free(&op->request);
     free(op);
@@ -367,6 +351,8 @@ static void forget(struct sink *self, struct file *f, bool keep)
     struct s3_file *d = f->sink_data;
     if (d->in_use)
         s3_request_free(&d->request);
+    if (d->source_in_use)
+        s3_request_free(&d->source);
     if (atomic_load(&d->looking))
         s3_request_free(&d->look);
     local_file_free(&d->local);
@@ -379,6 +365,7 @@ static void free_sink(struct sink *self)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
     local_files_free(s->from);
+    free(s->copy_prefix);
     free(s->prefix);
     free(s);
 }

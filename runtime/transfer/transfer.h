@@ -78,6 +78,7 @@ struct file {
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
+    bool found;     /* the sink goes on with what an earlier run has written: there are bytes in it */
     bool cloned;    /* the sink has made it out of the source's own blocks: no byte was read */
     bool hashing;   /* a worker is at it, or a part that goes into it as it comes */
     bool failing;
@@ -154,10 +155,9 @@ struct source {
 };
 
 struct sink {
-    bool local;   /* also: all slots may fetch, since storing needs no network */
-    bool digests; /* store needs part->sha256 */
-    bool
-        streamed; /* local: it takes blocks of files that are not small; these need an open first */
+    bool local;    /* also: all slots may fetch, since storing needs no network */
+    bool digests;  /* store needs part->sha256 */
+    bool streamed; /* local: takes blocks of all but small files, which then need an open first */
     /* Prepare for file's parts; ends with transfer_file_ended. A streamed file may be found to have
      * parts of an earlier run here (transfer_keep_part). */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);

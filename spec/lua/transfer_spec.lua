@@ -225,7 +225,7 @@ describe("a transfer", function()
         local e = failure({ path = "fat", size = 64 << 20 },
             { part_size = 64 << 20, memory = 16 << 20, sink = { kind = "none" } })
         assert.equal("Usage", e.code)
-        assert.truthy(tostring(e):find("fat: a part of", 1, true))
+        assert.truthy(tostring(e):find("fat: a buffer of", 1, true))
         assert.same({}, copy:list())
     end)
 end)
