@@ -19,6 +19,26 @@ local function kind_after(lines, path)
     return (out:gsub("\n", ""))
 end
 
+-- Places onto an ext4 of its own, and prints the most KiB that were dirty or on their way there.
+local DIRTY <const> = [[
+dir=$1; shift
+cd "$dir"; mkdir nvme debug
+truncate -s 1G disk; mkfs.ext4 -q disk; mount -o loop disk nvme
+mount -t debugfs none debug
+stats=debug/bdi/$(stat -c %Hd:%Ld nvme)/stats
+test -e "$stats"
+cd "$OLDPWD"
+"$@" "nvme=$dir/nvme" & pid=$!
+most=0
+while kill -0 $pid 2>/dev/null; do
+    now=$(awk '/^Bdi(Writeback|Reclaimable):/ { sum += $2 } END { print sum }' "$dir/$stats")
+    [ "$now" -le "$most" ] || most=$now
+    sleep 0.02
+done
+wait $pid
+echo "$most"
+]]
+
 describe("a shared volume", function()
     it("is no ext4 of a disk", function()
         local dir = helper.tmp()
@@ -80,5 +100,19 @@ describe("a shared volume", function()
         placing.assert_placed(hub, nvme)
         assert.equal(0, placing.sent(server).hub)
         assert.truthy(err:find("the volume holds a complete copy", 1, true), err)
+    end)
+
+    it("fills no more than 64 MiB of memory with what the NVMe has not written yet", function()
+        local volume <close> = volumes.mount "juicefs"
+        local hub = staging.hub "256MiB"
+        local server <close> = helper.server { hub = hub }
+        assert.equal(0, (staging.run(server.env, "to=volume", "volume=" .. volume.path)))
+        local code, out, err = helper.run({ "unshare", "-m", "sh", "-ec", DIRTY, "sh", helper.tmp(), helper.NCRUN,
+            "recipes/serve.lua", "model=acme/tiny", "phase=place", "volume=" .. volume.path },
+            { env = server.env, timeout = 120 })
+        assert.equal(0, code, err)
+        assert.truthy(err:find("from the volume", 1, true), err)
+        local most = tonumber(out)
+        assert.is_true(most > 0 and most <= 64 << 10, most .. " KiB")
     end)
 end)
