@@ -41,6 +41,21 @@ local function is_list(t)
     return t[1] ~= nil or (next(t) == nil and getmetatable(t) == getmetatable(yaml.list()))
 end
 
+local function same(a, b)
+    if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+    for k, v in pairs(a) do if not same(v, b[k]) then return false end end
+    for k in pairs(b) do if a[k] == nil then return false end end
+    return true
+end
+
+-- Appends what is not there yet: two containers may both ask for one volume.
+local function append(list, item)
+    for _, there in ipairs(list) do
+        if same(there, item) then return end
+    end
+    table.insert(list, item)
+end
+
 -- Adds what `from` has to `into`: maps key by key, lists end to end; anything else must not differ.
 local function merge(into, from, path)
     for k, v in pairs(from) do
@@ -48,7 +63,7 @@ local function merge(into, from, path)
         if into[k] == nil then into[k] = type(v) == "table" and (is_list(v) and yaml.list() or yaml.map()) or v end
         if type(v) == "table" and type(into[k]) == "table" then
             if is_list(v) then
-                for _, item in ipairs(v) do table.insert(into[k], item) end
+                for _, item in ipairs(v) do append(into[k], item) end
             else
                 merge(into[k], v, at)
             end
@@ -467,23 +482,35 @@ function k8s.job(this, o)
     return objects
 end
 
---- A Deployment. Options as job's for container and pod, and replicas (1), load_time (how long a start
---- may take before it counts as failed). One pod ends before the next starts: they share the GPUs.
+-- The same ports, by their names, for those who come from elsewhere in the cluster.
+local function service_ports(ports)
+    local list = yaml.list()
+    for i, port in ipairs(ports) do
+        list[i] = { name = port.name, port = port.containerPort, targetPort = port.name }
+    end
+    return list
+end
+
+--- A Deployment: ConfigMap, Service (of ports), Deployment. Options as job's for container and pod, and
+--- replicas (1), load_time (how long a start may take before it counts as failed). One pod ends before the
+--- next starts: they share the GPUs.
 ---@return table[]
 function k8s.deployment(this, o)
     check(o, 2, CONTAINER, POD, DEPLOYMENT)
     local pod, namespace = pod_of(this, o)
-    return yaml.list {
-        script_map(this, o, namespace),
-        {
-            apiVersion = "apps/v1", kind = "Deployment", metadata = metadata(this, namespace),
-            spec = {
-                replicas = o.replicas or 1, strategy = { type = "Recreate" },
-                progressDeadlineSeconds = o.load_time and seconds(o.load_time),
-                selector = { matchLabels = label_of(this) }, template = pod,
-            },
+    local objects = yaml.list { script_map(this, o, namespace) }
+    if o.ports then
+        table.insert(objects, k8s.service(this, { ports = service_ports(o.ports) }, namespace))
+    end
+    table.insert(objects, {
+        apiVersion = "apps/v1", kind = "Deployment", metadata = metadata(this, namespace),
+        spec = {
+            replicas = o.replicas or 1, strategy = { type = "Recreate" },
+            progressDeadlineSeconds = o.load_time and seconds(o.load_time),
+            selector = { matchLabels = label_of(this) }, template = pod,
         },
-    }
+    })
+    return objects
 end
 
 --- A pod of its own, to work in. Options as job's for container and pod.

@@ -111,15 +111,16 @@ describe("nc.k8s", function()
         local t = this()
         local objects = k8s.deployment(t, {
             k8s.gpu_node { vendor = "nvidia" }, k8s.nvme "/mnt/nvme",
-            k8s.init_container(t, { name = "place", image = "b:1", params = { phase = "place" } }),
+            k8s.init_container(t, { k8s.nvme "/mnt/nvme", name = "place", image = "b:1",
+                params = { phase = "place" } }),
             image = "a:1", params = { phase = "engine" }, load_time = "2h", grace = "60s",
             ports = { { name = "http", containerPort = 8000 } },
             startup = k8s.probe { path = "/v1/models", port = "http", period = "10s", failures = 360 },
         })
-        table.insert(objects, k8s.service(t, { ports = { { name = "http", port = 80, targetPort = "http" } } },
-            "default"))
         assert.equal("", findings(objects))
         local deployment = by_kind(objects).Deployment
+        assert.same({ { name = "http", port = 8000, targetPort = "http" } }, by_kind(objects).Service.spec.ports)
+        assert.same({ "nvme", "script", "ncrun" }, names(deployment.spec.template.spec.volumes))
         local spec = deployment.spec.template.spec
         assert.equal("phase=place", spec.initContainers[1].args[2])
         assert.equal("phase=engine", spec.containers[1].args[2])
