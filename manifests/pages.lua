@@ -126,8 +126,9 @@ local SEE <const> = {
         .. "`models/<name>/.complete` lists every file with its digest. Don't rotate the bucket's key "
         .. "meanwhile; apply the Job again if you have.",
     serve = "What you see: first the init container's decision and its progress (`-c place`), then the engine's own "
-        .. "log. Watch `kubectl get pods` until it is ready: a checkpoint of 1.5 TB takes its time. Deleting it "
-        .. "leaves the staged copy.",
+        .. "log. Watch `kubectl get pods` until it is ready: a checkpoint of 1.5 TB takes its time. The first request: "
+        .. "`kubectl port-forward service/inkling-serve 8000`, then `curl localhost:8000/v1/models` (kimi-k3-serve: "
+        .. "port 30000). Deleting it leaves the staged copy.",
     nrp = "What you see: see the comment at the top of the recipe in the file.",
 }
 

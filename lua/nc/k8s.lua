@@ -318,10 +318,12 @@ local function has(list, test)
     return false
 end
 
--- What a pod can do without. Host folders belong to root, and GPU images expect to be root.
+-- What a pod can do without. Host folders belong to root, whoever an image would be; GPU images are what
+-- they are.
 local function harden(spec, root)
     local all = { spec.containers[1], table.unpack(spec.initContainers or {}) }
-    local free = not root and not has(spec.volumes, function(v) return v.hostPath end)
+    local host = has(spec.volumes, function(v) return v.hostPath end)
+    local free = not root and not host
         and not has(all, function(c)
             for _, resource in pairs(cluster.gpus) do
                 if c.resources and c.resources.limits and c.resources.limits[resource] then return true end
@@ -338,6 +340,7 @@ local function harden(spec, root)
             end
         end
     end
+    if host then spec.securityContext = { runAsUser = 0, runAsGroup = 0 } end
     if not free then return end
     spec.securityContext = {
         runAsNonRoot = true, runAsUser = 65532, runAsGroup = 65532, fsGroup = 65532,
