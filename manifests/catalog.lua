@@ -35,8 +35,8 @@ return {
       about = "serves Kimi K3 on one node of AMD GPUs" },
     { "inkling-serve-amd", "serve", { model = "inkling", vendor = "amd" }, name = "inkling-serve", group = "serve",
       about = "serves Inkling on one node of AMD GPUs" },
-    { "inkling-serve-nvidia", "serve", { model = "inkling", vendor = "nvidia" }, name = "inkling-serve", group = "serve",
-      about = "serves Inkling on one node of NVIDIA GPUs" },
+    { "inkling-serve-nvidia", "serve", { model = "inkling", vendor = "nvidia" }, name = "inkling-serve",
+      group = "serve", about = "serves Inkling on one node of NVIDIA GPUs" },
 
     { "shared-pvc", "shared-volume", {}, name = "shared-volume", group = "nrp",
       about = "claims a CephFS volume and shows it to two pods at once" },

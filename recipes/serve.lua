@@ -108,13 +108,13 @@ return recipe {
         local function answers(failures)
             return k8s.probe { path = engine.row.health, port = "http", period = "10s", failures = failures }
         end
-        local place = k8s.init_container(this, {
+        local placing = k8s.init_container(this, {
             k8s.bucket_secret(), k8s.hub_token(), k8s.shared_volume { path = p.volume }, k8s.nvme(p.nvme),
             name = "place", image = cluster.images.client, params = { phase = "place", job = this.name },
             requests = { cpu = "8", memory = "16Gi" },
         })
         return k8s.deployment(this, {
-            place, k8s.gpu_node { vendor = p.vendor }, k8s.shared_volume { path = p.volume }, k8s.nvme(p.nvme),
+            placing, k8s.gpu_node { vendor = p.vendor }, k8s.shared_volume { path = p.volume }, k8s.nvme(p.nvme),
             k8s.shm "32Gi",
             image = engine.image, params = { phase = "engine", grace = ("%ds"):format(p.grace) },
             requests = { cpu = "16", memory = "128Gi" },
