@@ -87,8 +87,8 @@ local function binaries(o)
     local paths = {}
     for path in (o.binary or ""):gmatch "[^,]+" do paths[#paths + 1] = path end
     if #paths == 0 then
-        local head <close> = assert(io.open("/proc/self/exe", "rb"))
-        local self = elf.read(head:read(4096) or "")
+        local head <close> = io.open("/proc/self/exe", "rb")
+        local self = head and elf.read(head:read(4096) or "")
         paths[1] = self and self.static and "/proc/self/exe" or "build/static/ncrun"
     end
     local found = {}
@@ -120,12 +120,9 @@ end
 
 -- ---- manifests ----
 
-local function build(script, args, o)
-    local value
-    if script.text:find("nc.recipe", 1, true) then -- what is no recipe works as it loads: not here
-        value = scripts.load(script)()
-    end
-    return manifest.build(script, value, args, o)
+-- What a script returns, where that is a recipe; what is none works as it loads: not here.
+local function load_recipe(script)
+    return script.text:find("nc.recipe", 1, true) and scripts.load(script)() or nil
 end
 
 local function with(settings_, more)
@@ -165,11 +162,13 @@ local function chosen(only)
 end
 
 local function build_catalog(o, s)
-    local list = {}
+    local list, loaded = {}, {}
     for i, row in ipairs(chosen(o.only)) do
-        local script = { name = ("recipes/%s.lua"):format(row[2]) }
-        script.text = assert(sys.embedded(script.name), script.name)
-        list[i] = build(script, words_of(row[3]), with(s, { file = row[1] .. ".yaml", name = row.name }))
+        local name = ("recipes/%s.lua"):format(row[2])
+        local script = { name = name, text = assert(sys.embedded(name), name) }
+        loaded[name] = loaded[name] or load_recipe(script)
+        list[i] = manifest.build(script, loaded[name], words_of(row[3]),
+            with(s, { file = row[1] .. ".yaml", name = row.name }))
         list[i].row = row
     end
     return list
@@ -178,7 +177,7 @@ end
 local function build_custom(o, s)
     local script = scripts.find(o.script)
     local name = o.name or script.name:match("([^/]*)$"):gsub("%.lua$", "")
-    return { build(script, o.rest, with(s, { file = name .. ".yaml", name = name })) }
+    return { manifest.build(script, load_recipe(script), o.rest, with(s, { file = name .. ".yaml", name = name })) }
 end
 
 -- ---- files ----
@@ -204,10 +203,12 @@ end
 
 -- Everything of the catalog by file name.
 local function catalog_files(list, s)
-    local files = {}
+    local files, known = {}, {}
     for _, m in ipairs(list) do files[m.file] = m.text end
     for _, name in ipairs(scripts.embedded()) do files[name:match "[^/]*$"] = sys.embedded(name) end
-    for machine, bytes in pairs(s.binaries) do files["ncrun-" .. machine] = bytes end
+    for machine, bytes in pairs(s.binaries) do
+        files["ncrun-" .. machine], known["ncrun-" .. machine] = bytes, s.sums[machine]
+    end
     files["index.html"] = pages.index(list, s)
     files["FIRST-JOB.md"] = pages.first_job(list, s)
     files["getting-started.html"] = pages.getting_started(list, s)
@@ -215,7 +216,9 @@ local function catalog_files(list, s)
     for name in pairs(files) do names[#names + 1] = name end
     table.sort(names)
     local sums = {}
-    for i, name in ipairs(names) do sums[i] = ("%s  %s\n"):format(text.sha256(files[name]), name) end
+    for i, name in ipairs(names) do
+        sums[i] = ("%s  %s\n"):format(known[name] or text.sha256(files[name]), name)
+    end
     files.SHA256SUMS = table.concat(sums)
     table.insert(names, "SHA256SUMS")
     return files, names
