@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     PARALLEL_PER_CPU = 8,
@@ -20,6 +21,16 @@ enum {
 };
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
+
+/* Three quarters of what the process may have open. */
+static unsigned begun_most(void)
+{
+    struct rlimit limit;
+    uint64_t most = BEGUN_FILES_MOST;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 4 * 3 / FILES_EACH < most)
+        most = limit.rlim_cur / 4 * 3 / FILES_EACH;
+    return most < BEGUN_FILES_LEAST ? BEGUN_FILES_LEAST : (unsigned)most;
+}
 
 int transfer_new(struct transfer **out, const struct transfer_options *options, struct nc_err *err)
 {
@@ -56,16 +67,19 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
         t->open_most = OPEN_FILES_LEAST;
     if (t->open_most > OPEN_FILES_MOST)
         t->open_most = OPEN_FILES_MOST;
+    t->begun_most = begun_most();
     queue_init(&t->chores);
     queue_init(&t->finishes);
     queue_init(&t->rereads);
     queue_init(&t->over);
+    t->blocks_end = &t->blocks;
     t->ready_end = &t->ready;
     t->moved_ms = clock_ms();
     buffers_init(&t->buffers, memory);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->rest, NULL);
     pthread_cond_init(&t->news, NULL);
+    pthread_cond_init(&t->written, NULL);
     *out = t;
     return 0;
 }
@@ -142,6 +156,7 @@ void transfer_free(struct transfer *t)
     buffers_free(&t->buffers);
     pthread_cond_destroy(&t->rest);
     pthread_cond_destroy(&t->news);
+    pthread_cond_destroy(&t->written);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -178,6 +193,7 @@ static struct file *new_file(const struct transfer *t, const struct transfer_fil
     f->part_size = part_size;
     f->parts = plan_parts(wanted->size, part_size);
     f->streamed = is_streamed(t, f->size, part_size);
+    f->block = BLOCK;
     f->path = copy_of(wanted->path, &failed);
     f->version = copy_of(wanted->version, &failed);
     f->etag = copy_of(wanted->etag, &failed);
@@ -349,8 +365,9 @@ void transfer_stats(struct transfer *t, struct transfer_stats *out)
 {
     pthread_mutex_lock(&t->lock);
     uint64_t in = atomic_load(&t->bytes_in), written = atomic_load(&t->bytes_out);
-    if (in + written + t->files_done != t->seen_bytes) {
-        t->seen_bytes = in + written + t->files_done;
+    uint64_t seen = in + written + atomic_load(&t->bytes_read) + t->bytes_done + t->files_done;
+    if (seen != t->seen_bytes) {
+        t->seen_bytes = seen;
         t->moved_ms = clock_ms();
     }
     *out = (struct transfer_stats){

@@ -28,9 +28,9 @@
  *
  * Threads: the caller's thread makes, starts, watches and frees a transfer; requests run on the
  * HTTP pool's workers, and local work (reading, syncing, renaming) on threads of the transfer's
- * own, "hands"; only streamed blocks are written by whoever receives them. A source or sink is a
- * vtable of calls that begin something; the end of it is reported by one of the transfer_*_ended
- * functions, at once or from a worker.
+ * own, "hands"; only small streamed blocks are written by whoever receives them. A source or sink
+ * is a vtable of calls that begin something; the end of it is reported by one of the
+ * transfer_*_ended functions, at once or from a worker.
  */
 #ifndef NC_TRANSFER_TRANSFER_H
 #define NC_TRANSFER_TRANSFER_H
@@ -75,12 +75,14 @@ struct file {
     bool streamed; /* its parts are */
     bool direct;   /* its parts are, until the sink says that it can't */
     bool hashes;   /* its own digests are computed */
+    bool aside;   /* streamed: hands write its blocks while others come, which a slow write needs */
+    size_t block; /* streamed: bytes of a block. The sink's open may set this and aside */
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
-    bool found;     /* the sink goes on with what an earlier run has written: there are bytes in it */
-    bool cloned;    /* the sink has made it out of the source's own blocks: no byte was read */
-    bool hashing;   /* a worker is at it, or a part that goes into it as it comes */
+    bool found;   /* the sink goes on with what an earlier run has written: there are bytes in it */
+    bool cloned;  /* the sink has made it out of the source's own blocks: no byte was read */
+    bool hashing; /* a worker is at it, or a part that goes into it as it comes */
     bool failing;
     bool orphans; /* the sink may have begun more than it knows of */
     bool again;   /* start over once the sink has left it */
@@ -112,6 +114,7 @@ struct part {
     uint32_t index;
     uint64_t offset;
     size_t len;
+    bool direct;                  /* as the file was when this was claimed */
     char *data;                   /* kept: len bytes; streamed: a block; direct: NULL */
     size_t room;                  /* bytes of data */
     size_t taken;                 /* bytes that have come */
@@ -121,6 +124,9 @@ struct part {
     bool rewrites;                /* an attempt before this one has left bytes in the sink */
     uint8_t tries;
     bool fetching, fetched, hashed, storing, stored;
+    uint32_t blocks; /* handed over and not written yet */
+    bool come;       /* the fetch has ended, with fetch_err (owned) or well */
+    struct nc_err *fetch_err;
     struct xxh3 own;
     struct sha256 sent;
     struct sha256 hash; /* the file's, gone on with */
@@ -211,7 +217,7 @@ struct transfer_stats {
     uint64_t bytes_in, bytes_out;     /* over the wire so far, parts that failed not counted */
     uint64_t files_total, files_done, files_failed, files_waiting;
     uint64_t retries;
-    uint64_t moved_ms; /* when bytes last moved, monotonic */
+    uint64_t moved_ms; /* when bytes last moved, or were read back, monotonic */
     uint64_t memory;   /* the budget, bytes */
     unsigned parallel; /* as it stands now */
 };
