@@ -167,8 +167,8 @@ local function report_of(files, r)
     return r
 end
 
-local function already(here, checked)
-    return report_of(here:files(), { from = "nvme", moved = 0, bytes = 0, seconds = 0, retries = 0, checked = checked })
+local function already(here)
+    return report_of(here:files(), { from = "nvme", moved = 0, bytes = 0, seconds = 0, retries = 0 })
 end
 
 --- The folder of a copy that is marked and lacks no file, for an engine to load; else an error.
@@ -216,7 +216,7 @@ function place.run(options)
     is_done() -- as the placer before us has left it
     if o.verify then here:doubt() end
     here.commit = here.manifest and here.manifest.commit
-    if check_here(o, here) then return already(here, true) end
+    if check_here(o, here) then return already(here) end
     local result, source = bring(o, here)
     here:mark(source.files, source.marker())
     result.from = result.moved > 0 and source.name or "nvme"
