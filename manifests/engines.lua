@@ -1,12 +1,10 @@
 --- The engines that serve the models of manifests/models.lua: image, variables and command for a node of
 --- eight GPUs. Everything `serve` knows of an engine is here; to use another one, or other flags, change
 --- a row. `{dir}` in a command is the folder on the NVMe.
---
--- A vendor that has no row of its own takes `any`.
 
 return {
     ["kimi-k3"] = {
-        any = {
+        amd = {
             image = "lmsysorg/sglang-rocm:rocm720-mi35x-k3-20260727", port = 30000, health = "/health",
             env = {
                 SGLANG_USE_AITER = "1", SGLANG_AITER_K3_OPT = "1", AITER_FLYDSL_FORCE = "1",

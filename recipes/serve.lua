@@ -52,9 +52,10 @@ local function run_engine(p, engine, name, folder)
     local compiled <close> = caches.open {
         name = name, image = engine:cache_name(), nvme = p.nvme, volume = p.volume, every = p.sync,
     }
-    local env = compiled:env()
-    for variable, value in pairs(engine.env) do env[variable] = value end
-    env.MODEL_DIR, env.HF_HUB_OFFLINE = folder, "1" -- what it needs is here
+    local env = { MODEL_DIR = folder }
+    for _, variables in ipairs { compiled:env(), engine.env, { HF_HUB_OFFLINE = "1" } } do
+        for variable, value in pairs(variables) do env[variable] = os.getenv(variable) or value end -- the pod's own win
+    end
     local server <close> = proc.supervise(engine:command(folder), {
         env = env, grace = math.max(1, p.grace - compiled:share()),
     })
@@ -99,7 +100,7 @@ return recipe {
         local nvme = copies.in_folder(p.nvme, name)
 
         if p.phase ~= "engine" then place_weights(p, model, name, nvme) end
-        if engine then return run_engine(p, engine, name, nvme.folder) end
+        if engine then return run_engine(p, engine, name, place.require(nvme)) end
     end,
 
     -- The weights are placed in an init container; the engine's own port says when it is ready.

@@ -74,15 +74,18 @@ local function stamp_of(folder, path)
     return there and there.stamp
 end
 
--- Copies files one way, a few at a time: neither memory nor the volume is ours alone.
+-- Copies files one way, a few at a time: neither memory nor the volume is ours alone. Returns the paths of
+-- those that came; of the others, which may have changed or gone meanwhile, the reasons are said.
 local function copy(from, to, files, label)
-    if #files == 0 then return 0 end
+    if #files == 0 then return {} end
     sys.mkdir(to)
     local result = transfer.run {
         label = label, source = { kind = "dir", root = from }, sink = { kind = "dir", root = to }, files = files,
         memory = 64 << 20, parallel = 4,
     }
-    return #result.files
+    local came = {}
+    for i, f in ipairs(result.files) do came[i] = f.path end
+    return came
 end
 
 -- Fills the working folder from the volume. What is restored is known, and need not go back.
@@ -92,11 +95,11 @@ local function restore(self)
         local here = sys.stat(self.folder .. "/" .. path)
         if not here or here.size ~= stat.size then files[#files + 1] = { path = path, size = stat.size } end
     end)
-    local count = copy(self.store, self.folder, files, "restore compiled modules")
+    local came = copy(self.store, self.folder, files, "restore compiled modules")
     walk(self.folder, "", function(path)
         if sys.stat(self.store .. "/" .. path) then self.saved[path] = stamp_of(self.folder, path) end
     end)
-    log.info(("%d compiled modules restored from %s"):format(count, self.store))
+    log.info(("%d compiled modules restored from %s"):format(#came, self.store))
 end
 
 -- Copies back what is new; all of it when settled is 0.
@@ -109,8 +112,9 @@ local function save(self, settled)
             stamps[path] = stamp
         end
     end)
-    copy(self.folder, self.store, files, "keep compiled modules")
-    for path, stamp in pairs(stamps) do self.saved[path] = stamp end
+    for _, path in ipairs(copy(self.folder, self.store, files, "keep compiled modules")) do
+        self.saved[path] = stamps[path]
+    end
 end
 
 -- fn(...), whose failure is said once for each reason.

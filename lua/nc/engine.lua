@@ -21,9 +21,9 @@ Engine.__index = Engine
 ---@return nc.Engine
 function engine.find(model, vendor)
     local rows = engines[model]
-    local row = rows and (rows[vendor] or rows.any)
+    local row = rows and rows[vendor]
     if not row then
-        error(errors.usage("no engine is known for %s on %s: give its command after --", model, vendor), 0)
+        error(errors.usage("no engine is known for %s on GPUs of %s: give its command after --", model, vendor), 0)
     end
     return setmetatable({ row = row, image = row.image, port = row.port, env = row.env }, Engine)
 end

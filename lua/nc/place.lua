@@ -84,10 +84,19 @@ local function next_step(o, damaged)
     end
 end
 
--- The hub's files; of the commit that is here already, where part of it is.
+-- The commit that is here already, where part of it is and the hub still has it; else the revision's.
+local function pin(o, here)
+    local remote = hub.open()
+    if here.commit then
+        local ok, model = pcall(remote.pin, remote, o.model.repository, here.commit)
+        if ok then return model end
+        if not errors.is(model, "RevisionNotFound") then error(model, 0) end
+    end
+    return remote:pin(o.model.repository, o.model.revision)
+end
+
 local function from_hub(o, here)
-    local was = here.commit
-    local model = hub.open():pin(o.model.repository, was or o.model.revision)
+    local model = pin(o, here)
     log.info(("taking %s at %s from the hub"):format(model.repository, model.commit:sub(1, 8)))
     local files = model:files()
     if #files == 0 then
@@ -158,8 +167,22 @@ local function report_of(files, r)
     return r
 end
 
-local function already(here, checked)
-    return report_of(here:files(), { from = "nvme", moved = 0, bytes = 0, seconds = 0, retries = 0, checked = checked })
+local function already(here)
+    return report_of(here:files(), { from = "nvme", moved = 0, bytes = 0, seconds = 0, retries = 0 })
+end
+
+--- The folder of a copy that is marked and lacks no file, for an engine to load; else an error.
+---@param nvme nc.FolderCopy
+---@return string
+function place.require(nvme)
+    local here = placed.open(nvme)
+    local files = here:files()
+    if files and #here:plan(files).move == 0 then return nvme.folder end
+    error(errors.new {
+        code = "NotFound",
+        message = nvme.location .. (files and " lacks files of the copy it is marked as" or " holds no complete copy")
+            .. ": run phase=place first",
+    }, 0)
 end
 
 --- Returns when a complete copy is on the NVMe, or raises the reason why none is.
@@ -193,7 +216,7 @@ function place.run(options)
     is_done() -- as the placer before us has left it
     if o.verify then here:doubt() end
     here.commit = here.manifest and here.manifest.commit
-    if check_here(o, here) then return already(here, true) end
+    if check_here(o, here) then return already(here) end
     local result, source = bring(o, here)
     here:mark(source.files, source.marker())
     result.from = result.moved > 0 and source.name or "nvme"

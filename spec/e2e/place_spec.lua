@@ -220,6 +220,21 @@ describe("what is on the NVMe already", function()
 end)
 
 describe("a copy", function()
+    it("in a real gateway's bucket is as good as any", function()
+        local hub = staging.hub "64MiB"
+        local server <close> = helper.server { hub = hub }
+        local store <close> = helper.rgw()
+        local env = helper.env(store.env, { HF_ENDPOINT = server.env.HF_ENDPOINT })
+        assert.equal(0, (staging.run(env)))
+        server:reset()
+        local nvme = helper.tmp()
+        local code, _, err = placing.run(env, nvme)
+        assert.equal(0, code, err)
+        assert.truthy(err:find("the bucket holds a complete copy", 1, true), err)
+        placing.assert_placed(hub, nvme)
+        assert.equal(0, placing.sent(server).hub)
+    end)
+
     it("that an older tool has marked counts by its sizes", function()
         local hub = staging.hub "8MiB"
         local server <close> = helper.server { hub = hub }

@@ -79,6 +79,17 @@ describe("a shared volume", function()
         assert.equal("nfs", kind_after("true", volume.path))
     end)
 
+    it("is written to with few parts in flight where it is NFS, unless told otherwise", function()
+        local volume <close> = volumes.mount "fuse-nfs"
+        local server <close> = helper.server { hub = staging.hub "8MiB" }
+        local code, _, err = staging.run(server.env, "to=volume", "volume=" .. volume.path)
+        assert.equal(0, code, err)
+        assert.truthy(err:find(" 8 parts at a time", 1, true), err)
+        code, _, err = staging.run(server.env, "to=volume", "volume=" .. volume.path, "name=other", "parallel=3")
+        assert.equal(0, code, err)
+        assert.truthy(err:find(" 3 parts at a time", 1, true), err)
+    end)
+
     it("is none that is hidden below another mount, and one again where that is gone", function()
         local volume <close> = volumes.mount "juicefs"
         assert.equal("nil", kind_after("mount -t tmpfs none " .. volume.path, volume.path))

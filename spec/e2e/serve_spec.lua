@@ -8,6 +8,14 @@ local function words(phase, nvme, ...)
     return { helper.NCRUN, "recipes/serve.lua", "model=acme/tiny", "phase=" .. phase, "nvme=" .. nvme, ... }
 end
 
+-- An NVMe with the weights on it.
+local function placed()
+    local nvme = helper.tmp()
+    local server <close> = helper.server { hub = staging.hub "8MiB" }
+    assert.equal(0, (placing.run(server.env, nvme)))
+    return nvme
+end
+
 -- Files below a folder, sorted.
 local function files_in(folder)
     local _, out = helper.sh(("cd %s && find . -type f | sort"):format(folder))
@@ -41,8 +49,28 @@ describe("serving", function()
         assert.equal("", (select(2, helper.sh("ls " .. nvme))))
     end)
 
+    it("starts no engine on weights of which a file is missing", function()
+        local nvme = placed()
+        os.remove(placing.folder(nvme) .. "/" .. placing.SHARDS[3])
+        local code, out, err = helper.run(words("engine", nvme, "--", "echo", "engine"))
+        assert.equal(3, code)
+        assert.equal("", out)
+        assert.truthy(err:find("lacks files of the copy it is marked as: run phase=place first", 1, true), err)
+        code, out, err = helper.run(words("engine", helper.tmp(), "--", "echo", "engine"))
+        assert.equal(3, code)
+        assert.equal("", out)
+        assert.truthy(err:find("holds no complete copy", 1, true), err)
+    end)
+
+    it("leaves the engine's variables as the pod sets them", function()
+        local code, out = helper.run(words("engine", placed(), "--", "sh", "-c",
+            'echo "$TRITON_CACHE_DIR $HF_HUB_OFFLINE"'), { env = { TRITON_CACHE_DIR = "/mine", HF_HUB_OFFLINE = "0" } })
+        assert.equal(0, code)
+        assert.equal("/mine 0\n", out)
+    end)
+
     it("tells the engine on SIGTERM, and waits while it answers what it has begun", function()
-        local run <close> = helper.start(words("engine", helper.tmp(), "grace=20s", "--", "sh", "-c",
+        local run <close> = helper.start(words("engine", placed(), "grace=20s", "--", "sh", "-c",
             "trap 'sleep 1; echo drained; exit 0' TERM; echo ready; while :; do sleep 0.05; done"))
         helper.eventually(20, "the engine", function() return run:stdout():find "ready" end)
         run:kill "TERM"
@@ -56,7 +84,7 @@ describe("what an engine compiles", function()
     local COMPILE <const> = 'echo made >"$TRITON_CACHE_DIR/kernel.so"; echo "$TRITON_CACHE_DIR"'
 
     it("is on the NVMe without a volume, and there again at the next start", function()
-        local nvme = helper.tmp()
+        local nvme = placed()
         local code, out, err = helper.run(words("engine", nvme, "--", "sh", "-c", COMPILE))
         assert.equal(0, code, err)
         assert.equal(nvme .. "/cache/tiny/custom/triton\n", out)
@@ -66,7 +94,7 @@ describe("what an engine compiles", function()
 
     it("is on the volume where one is mounted", function()
         local volume <close> = volumes.mount "juicefs"
-        local code, out, err = helper.run(words("engine", helper.tmp(), "volume=" .. volume.path, "--", "sh", "-c",
+        local code, out, err = helper.run(words("engine", placed(), "volume=" .. volume.path, "--", "sh", "-c",
             COMPILE))
         assert.equal(0, code, err)
         assert.equal(volume.path .. "/cache/tiny/custom/triton\n", out)
@@ -75,7 +103,7 @@ describe("what an engine compiles", function()
 
     it("is compiled on the NVMe and kept on a volume that is NFS, finished modules only", function()
         local volume <close> = volumes.mount "fuse-nfs"
-        local nvme = helper.tmp()
+        local nvme = placed()
         local store = volume.behind .. "/cache/tiny/custom"
         local run <close> = helper.start(words("engine", nvme, "volume=" .. volume.path, "sync=300ms", "--", "sh", "-c",
             [[cd "$TRITON_CACHE_DIR"; pwd; echo first >a.so; echo x >lock_a; echo x >b.so.tmp
@@ -90,7 +118,7 @@ describe("what an engine compiles", function()
         assert.equal("./triton/a.so\n./triton/go\n./triton/growing.so\n./triton/z.so\n", files_in(store))
 
         -- Another node: what was compiled is there before the engine starts.
-        local other = helper.tmp()
+        local other = placed()
         code, out, err = helper.run(words("engine", other, "volume=" .. volume.path, "--", "sh", "-c",
             'cd "$TRITON_CACHE_DIR"; cat a.so z.so; ls'))
         assert.equal(0, code, err)
@@ -101,7 +129,7 @@ describe("what an engine compiles", function()
     it("does not hold the engine up where the volume can't be written", function()
         local volume <close> = volumes.mount "fuse-nfs"
         assert.equal(0, (helper.sh("mount -o remount,ro,bind " .. volume.path)))
-        local code, out, err = helper.run(words("engine", helper.tmp(), "volume=" .. volume.path, "--", "sh", "-c",
+        local code, out, err = helper.run(words("engine", placed(), "volume=" .. volume.path, "--", "sh", "-c",
             COMPILE))
         assert.equal(0, code, err)
         assert.truthy(out:find("/triton", 1, true))

@@ -224,6 +224,13 @@ describe("a claim", function()
         assert.truthy(claim)
     end)
 
+    it("believes a lock rather than its own view of processes", function()
+        local _ <close> = held()
+        helper.write(copy.folder .. "/.placing.7",
+            ('{"version":1,"owner":{"job":"x","pod":"%s","pid":4000000}}'):format(sys.hostname()))
+        assert.is_false((pcall(take)))
+    end)
+
     it("goes by the last of several heartbeats", function()
         local _ <close> = held()
         beat(9, 1000)

@@ -42,13 +42,13 @@ local function numbers(folder)
     return list
 end
 
--- The placer whose heartbeat has the highest number, unless it is known to be dead.
-local function at_work(copy, me, last)
-    if not last then return nil end
-    local body, age = copy:read_marker(NAME .. last)
+-- The placer whose heartbeat has the highest number, unless it is known to be dead. Where somebody holds
+-- the lock its process lives, whatever can be seen of it from this pod.
+local function at_work(o, last, locked)
+    local body, age = o.copy:read_marker(NAME .. last)
     if not body then return nil end
     local s = marker.decode_staging(body)
-    if age >= STALE_S or owners.is_gone(s.owner, me, age) then return nil end
+    if age >= STALE_S or (not locked and owners.is_gone(s.owner, o.owner, age)) then return nil end
     s.age = age
     return s
 end
@@ -61,7 +61,7 @@ local function try(o)
     local last = before[#before]
     local other
     -- A lock that keeps others out is ours: whoever wrote the heartbeat has ended.
-    if not sure then other = at_work(o.copy, o.owner, last) end
+    if last and not sure then other = at_work(o, last, not lock) end
     local unlocked = not lock and not last -- between its lock and its heartbeat
     if not other and not unlocked then
         local name, text = NAME .. (last or 0) + 1, marker.encode_staging {
@@ -79,8 +79,10 @@ end
 
 local function line(other)
     if not other then return "another placer on this node is at work" end
-    return ("%s puts them here: %s of %s, heartbeat %s old"):format(owners.describe(other.owner),
-        units.format_size(other.bytes_done), units.format_size(other.bytes_total), units.format_duration(other.age))
+    local far = other.bytes_total == 0 and "nothing has moved yet" or ("%s of %s"):format(
+        units.format_size(other.bytes_done), units.format_size(other.bytes_total))
+    return ("%s puts the weights here: %s, heartbeat %s old"):format(
+        owners.describe(other.owner), far, units.format_duration(other.age))
 end
 
 --- Takes the copy, waiting for whoever has it; nil once is_done() says that there is nothing left to do.
