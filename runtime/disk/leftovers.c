@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,16 +74,14 @@ static int remember(struct leftovers *l, char *folder, size_t at)
 static void add(struct leftovers *l, const char *folder, const char *name)
 {
     struct leftover *one = malloc(sizeof *one);
-    size_t len = strlen(folder), name_len = strlen(name);
-    char *path = malloc(len + 1 + name_len + 1);
+    size_t size = strlen(folder) + 1 + strlen(name) + 1;
+    char *path = malloc(size);
     if (!one || !path) {
         free(one);
         free(path);
         return;
     }
-    memcpy(path, folder, len);
-    path[len] = '/';
-    memcpy(path + len + 1, name, name_len + 1);
+    snprintf(path, size, "%s/%s", folder, name);
     one->path = path;
     one->next = l->first;
     l->first = one;

@@ -33,7 +33,7 @@ static void plan_way(const struct transfer *t, struct file *f)
 {
     f->hashes = !f->continued && !f->expected && (t->sha256 || f->sha256[0] || f->blob[0]);
     f->direct = t->sink->copy && !t->no_direct && !f->hashes && !f->expected &&
-                (f->streamed || !t->sink->local);
+                (f->streamed || !t->sink->local) && !(t->paced && t->sink->local);
 }
 
 /* Allocates what a file needs while it is open. */
@@ -640,12 +640,16 @@ void transfer_part_stored(struct part *p, const char *etag, const struct nc_err 
 {
     struct transfer *t = p->file->transfer;
     struct nc_err long_etag;
-    if (!err && strlen(etag) >= sizeof p->file->etags[0]) {
+    char kept[sizeof p->file->etags[0]] = ""; /* the sink's own may go with its operation */
+    size_t len = strlen(etag);
+    if (len < sizeof kept) {
+        memcpy(kept, etag, len);
+    } else if (!err) {
         nc_err_set(&long_etag, "BadAnswer", "%s: the server's ETag is too long", p->file->path);
         err = &long_etag;
     }
     schedule_enter(t);
-    part_stored(t, p, etag, err);
+    part_stored(t, p, kept, err);
     schedule_leave(t);
 }
 

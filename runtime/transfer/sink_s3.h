@@ -18,7 +18,7 @@ struct sink_s3 {
     struct sink base;
     struct s3_client *client;
     char *prefix;
-    struct local_files *from;    /* the source's; bodies are read from it; NULL: the parts' buffers */
+    struct local_files *from; /* the source's; bodies are read from it; NULL: the parts' buffers */
     struct s3_client *copy_from; /* whose objects can be copied inside the server, or NULL */
     char *copy_prefix;
 };

@@ -37,6 +37,7 @@ static int read_stretch(const struct source_dir *s, struct local_file *local, st
             room = READ_STEP;
         if (room > left)
             room = (size_t)left;
+        transfer_keep_pace(p->file->transfer, room);
         if (local_file_read(local, s->folder, p->file, offset, to, room, err) ||
             transfer_part_took(p, room, err))
             return -1;

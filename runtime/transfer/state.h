@@ -42,7 +42,8 @@ struct transfer {
     void *arg;
     uint64_t part_size;
     uint32_t stall_ms;
-    bool sha256;
+    bool sha256, paced;
+    struct pace pace_in, pace_out;
     _Atomic uint64_t bytes_in, bytes_out, retries, refusals;
     _Atomic uint64_t bytes_read; /* again, from the sink: nothing has moved, but it is alive */
 

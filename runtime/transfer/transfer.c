@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum {
     PARALLEL_PER_CPU = 8,
@@ -18,6 +19,7 @@ enum {
     OPEN_FILES_LEAST = 4,
     PART_ATTEMPTS = 10,
     PART_GIVE_UP_MS = 120 * 1000,
+    PACE_STEP_US = 50 * 1000, /* how late the end of a job may be noticed */
 };
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
@@ -61,6 +63,9 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
     t->part_size = options->part_size;
     t->stall_ms = options->stall_ms;
     t->sha256 = options->sha256;
+    t->paced = options->limit_rate > 0;
+    pace_init(&t->pace_in, t->paced ? options->limit_rate : 1);
+    pace_init(&t->pace_out, t->paced ? options->limit_rate : 1);
     t->growing = options->growing;
     t->open_most = t->sink->local ? parallel : parallel / 2;
     if (t->open_most < OPEN_FILES_LEAST)
@@ -429,6 +434,24 @@ void transfer_bound(struct transfer *t, struct http_request *r)
     r->give_up_ms = PART_GIVE_UP_MS;
     r->stall_ms = t->stall_ms;
     r->cut_late = r->take != NULL;
+    if (t->paced)
+        r->pace = r->take ? &t->pace_in : &t->pace_out;
+}
+
+void transfer_keep_pace(struct transfer *t, size_t bytes)
+{
+    if (!t->paced || !t->source->local || !t->sink->local)
+        return;
+    uint64_t wait_us = pace_book(&t->pace_in, bytes, clock_us());
+    pthread_mutex_lock(&t->lock);
+    while (wait_us && !t->stopping) {
+        uint64_t step = wait_us < PACE_STEP_US ? wait_us : PACE_STEP_US;
+        pthread_mutex_unlock(&t->lock);
+        usleep((useconds_t)step);
+        wait_us -= step;
+        pthread_mutex_lock(&t->lock);
+    }
+    pthread_mutex_unlock(&t->lock);
 }
 
 void transfer_note(struct transfer *t, const struct http_request *r)

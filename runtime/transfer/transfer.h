@@ -201,12 +201,13 @@ struct transfer_options {
     struct http_pool *pool;
     struct source *source; /* both are taken over, whatever transfer_new returns */
     struct sink *sink;
-    uint64_t memory;    /* budget for buffers in bytes; 0: as limits allow */
-    unsigned parallel;  /* parts in flight, both directions together; 0: by CPUs, and climbing */
-    uint64_t part_size; /* 0: by file size */
-    uint32_t stall_ms;  /* a part's request that moves nothing for so long is cut; 0: 30,000 */
-    bool sha256;        /* every file's is computed, also where none is expected */
-    bool growing;       /* files are added after the start too, until transfer_no_more */
+    uint64_t memory;     /* budget for buffers in bytes; 0: as limits allow */
+    unsigned parallel;   /* parts in flight, both directions together; 0: by CPUs, and climbing */
+    uint64_t part_size;  /* 0: by file size */
+    uint64_t limit_rate; /* bytes a second, in each direction; 0: no limit */
+    uint32_t stall_ms;   /* a part's request that moves nothing for so long is cut; 0: 30,000 */
+    bool sha256;         /* every file's is computed, also where none is expected */
+    bool growing;        /* files are added after the start too, until transfer_no_more */
     void (*ended)(void *arg); /* once, on any thread: everything has come to rest. May only
                                  signal. */
     void *arg;
@@ -273,6 +274,10 @@ int transfer_part_take(struct part *part, const char *data, size_t len, struct n
 /* The next n bytes are zeros, and of a hole. */
 int transfer_part_skip(struct part *part, size_t n, struct nc_err *err);
 
+/* Waits until these bytes may move, where both ends are local and there is a limit. Without the
+ * lock, on a hand. */
+void transfer_keep_pace(struct transfer *t, size_t bytes);
+
 /* For sources and sinks, from a worker, as the last thing their operation does. err NULL: success;
  * it is copied. */
 void transfer_part_fetched(struct part *part, const struct nc_err *err);
@@ -287,7 +292,8 @@ void transfer_cloned(struct file *file);
 _Atomic uint64_t *transfer_bytes_in(struct transfer *t);
 _Atomic uint64_t *transfer_bytes_out(struct transfer *t);
 struct http_pool *transfer_pool(struct transfer *t);
-/* Sets how patient the request of a part is. */
+/* Sets how patient the request of a part is, and the rate that it keeps to. After its hooks and its
+ * body have been set. */
 void transfer_bound(struct transfer *t, struct http_request *r);
 /* Counts what a request's attempts say about the service. */
 void transfer_note(struct transfer *t, const struct http_request *r);

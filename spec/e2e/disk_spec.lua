@@ -83,36 +83,49 @@ describe("a full disk", function()
 end)
 
 describe("a disk that fails", function()
-    local texts <const> = { big = pipe.bytes(3 * PART + 5), small = pipe.bytes(3000) }
+    local sources = {} -- name -> folder and list of one file: one that is streamed, one that is not
 
-    for _, fault in ipairs {
-        { "at a write", "write", 1 }, { "at a later write", "write", 30 }, { "at fsync", "fsync", 1 },
-        { "at close", "close", 1 }, { "at rename", "rename", 1 },
+    setup(function()
+        for name, size in pairs { big = 3 * PART + 5, small = 3000 } do
+            local folder, files = pulls.folder { [name] = pipe.bytes(size) }
+            files[1].version = "1"
+            sources[name] = { folder = folder, files = files }
+        end
+    end)
+
+    local function assert_nothing_stays(name, fault, exit, words)
+        local source, to = sources[name], helper.tmp()
+        helper.write(to .. "/" .. name, "old")
+        local job = { from = { root = source.folder }, to = { root = to }, files = source.files }
+        local code, _, err = pulls.run(job, faulty(fault))
+        assert.equal(exit, code, err)
+        assert.truthy(err:find(words, 1, true) and err:find(name, 1, true), err)
+        assert.same({}, pulls.half_written(to))
+        assert.equal("old", helper.read(to .. "/" .. name))
+        assert.equal(0, (pulls.run(job)))
+        pulls.assert_pulled(source.folder, to)
+    end
+
+    for _, at in ipairs {
+        { "at a write", "write:%d:1" }, { "at fsync", "fsync:%d:1" }, { "at close", "close:%d:1" },
+        { "at rename", "rename:%d:1" },
     } do
-        for _, kind in ipairs {
-            { "with EIO", EIO, 1, "Input/output error" }, { "with ENOSPC", ENOSPC, 5, "No space left" },
-            { "with EDQUOT", EDQUOT, 5, "Disk quota exceeded" },
-        } do
-            it(("%s %s ends the pull, and nothing of it stays"):format(fault[1], kind[1]), function()
-                for name, text in pairs(texts) do
-                    if fault[3] == 1 or name == "big" then
-                        local folder, files = pulls.folder { [name] = text }
-                        local to = helper.tmp()
-                        helper.write(to .. "/" .. name, "old")
-                        files[1].version = "1"
-                        local job = { from = { root = folder }, to = { root = to }, files = files }
-                        local code, _, err = pulls.run(job, faulty(("%s:%d:%d"):format(fault[2], kind[2], fault[3])))
-                        assert.equal(kind[3], code, err)
-                        assert.truthy(err:find(kind[4], 1, true) and err:find(name, 1, true), err)
-                        assert.same({}, pulls.half_written(to))
-                        assert.equal("old", helper.read(to .. "/" .. name))
-                        assert.equal(0, (pulls.run(job)))
-                        pulls.assert_pulled(folder, to)
-                    end
+        for _, kind in ipairs { { "EIO", EIO, 1, "Input/output error" }, { "ENOSPC", ENOSPC, 5, "No space left" } } do
+            it(("%s with %s ends the pull, and nothing of it stays"):format(at[1], kind[1]), function()
+                for name in pairs(sources) do
+                    assert_nothing_stays(name, at[2]:format(kind[2]), kind[3], kind[4])
                 end
             end)
         end
     end
+
+    it("half-way through a file ends the pull, and nothing of it stays", function()
+        assert_nothing_stays("big", ("write:%d:30"):format(EIO), 1, "Input/output error")
+    end)
+
+    it("for want of a quota has the exit code of a full one", function()
+        assert_nothing_stays("big", ("fsync:%d:1"):format(EDQUOT), 5, "Disk quota exceeded")
+    end)
 end)
 
 describe("a file with holes", function()

@@ -319,6 +319,16 @@ describe("a rendered pod", function()
         end)
     end
 
+    it("says so where there is no ncrun for its machine", function()
+        local tools = helper.tmp()
+        helper.write(tools .. "/uname", "#!/bin/sh\necho riscv64\n")
+        helper.sh("chmod +x " .. tools .. "/uname")
+        local code, _, err = pods.run(manifest "bucket-logs-reader", { name = "pod",
+            image = { ["/image"] = tools }, image_env = { PATH = "/image:/usr/bin:/bin" } })
+        assert.equal(1, code)
+        assert.equal("start: no ncrun: there is none for riscv64\n", err)
+    end)
+
     it("ends with the training it runs without ncrun when told to, within its grace", function()
         local text = unreachable(training "nanogpt-job")
         helper.write(image .. "/slow/torchrun", "#!/bin/sh\ntrap 'echo told; exit 9' TERM\necho up\n"

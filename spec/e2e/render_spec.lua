@@ -86,15 +86,16 @@ describe("ncrun render", function()
     end)
 
     it("renders all of it within 100 ms of CPU time", function()
+        local limit = os.getenv "ASAN_OPTIONS" and 2 or 0.1
         local best = math.huge
-        for _ = 1, 5 do
+        for _ = 1, 10 do
+            if best < limit then break end
             local _, _, err = helper.run { "bash", "-c", 'TIMEFORMAT="%U %S"; time "$@" >/dev/null 2>&1', "bash",
                 helper.NCRUN, "render", "stdout", BINARY }
             local user, system = err:match "([%d.]+) ([%d.]+)"
             best = math.min(best, tonumber(user) + tonumber(system))
         end
-        local sanitized = os.getenv "ASAN_OPTIONS" ~= nil
-        assert.is_true(best < (sanitized and 2 or 0.1), tostring(best))
+        assert.is_true(best < limit, tostring(best))
     end)
 
     it("says which files are not of the catalog", function()

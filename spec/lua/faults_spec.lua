@@ -132,12 +132,13 @@ local FAULTS <const> = {
     { "a final name is complete or absent, whenever the program is killed", {
         resume = { "SIGKILL at 50 random points of a pull: never leaves part of a file under its name" },
         folder = { "a copy in a folder: never has part of a file under its name" },
-        disk = { "a disk that fails: %s %s ends the pull, and nothing of it stays" },
+        disk = { "a disk that fails: %s with %s ends the pull, and nothing of it stays" },
     } },
     { "a full disk is noticed, wherever it is told, and ends everything with exit code 5", {
         disk = { "a full disk: is noticed before the first byte is on its way",
-            "a full disk: is noticed when it is written to", "a full disk: is the same to us as a limit on the size of files",
-            "a disk that fails: %s %s ends the pull, and nothing of it stays",
+            "a full disk: is noticed when it is written to",
+            "a full disk: is the same to us as a limit on the size of files",
+            "a disk that fails: %s with %s ends the pull, and nothing of it stays",
             "from a folder to a folder: a full disk is told by the kernel, too" },
         folder = { "a copy in a folder: ends with exit 5 and no temporary file where the disk is full" },
     } },
@@ -197,7 +198,7 @@ local function names_in(path)
         if name and what == "describe" then
             open[#open + 1] = { indent = indent, name = name }
         elseif name and what == "it" and #open > 0 then
-            names[#names + 1] = open[#open].name .. ": " .. name
+            names[#names + 1] = open[#open].name .. ": " .. name:match "^ *(.*)"
         end
     end
     return names
