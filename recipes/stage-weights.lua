@@ -56,6 +56,7 @@ return recipe {
         ignore    = { "", "not these files" },
         parallel  = { 0, "parts in flight; 0: by the number of CPUs; 8 on a volume that is NFS" },
         part_size = { "0", "bytes of a part, 5MiB to 5GiB; 0: by the file's size", type = "size" },
+        limit_rate = { "0", "bytes a second in each direction, at most; 0: no limit", type = "size" },
         memory    = { "0", "most memory for parts in flight; 0: by what the machine has", type = "size" },
         stall     = { "30s", "a request that moves nothing for so long is cut and tried again", type = "duration" },
         soft_cap  = { "2TiB", "warn when the bucket's models are more than this", type = "size" },
@@ -78,7 +79,7 @@ return recipe {
             model = model, copy = copy, job = p.job,
             allow = patterns(p.allow), ignore = patterns(p.ignore),
             parallel = parallel_of(p), part_size = p.part_size, memory = p.memory,
-            stall = p.stall,
+            stall = p.stall, limit_rate = p.limit_rate,
             soft_cap = bucket and p.soft_cap, verify = p.verify, wait = p.wait,
         }
 

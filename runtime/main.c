@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "bind/require.h"
 #include "loop/loop.h"
+
+enum { FILES_ENOUGH = 65536 };
 
 /* What escapes cli.main is a bug of ours: with its traceback. */
 static int add_traceback(lua_State *L)
@@ -44,12 +47,25 @@ static void open_standard_streams(void)
     }
 }
 
+/* A thousand requests in flight are as many connections. Some programs that we start visit every
+ * number up to the limit, and where it is a thousand million they are never seen again: not all of
+ * it, then. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= FILES_ENOUGH)
+        return;
+    files.rlim_cur = files.rlim_max < FILES_ENOUGH ? files.rlim_max : FILES_ENOUGH;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int main(int argc, char **argv)
 {
     loop_catch_signals(); /* first of all: until then a PID 1 loses the TERM it is sent */
     /* An image's own openssl.cnf may name modules that are not here. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
     open_standard_streams();
+    raise_file_limit();
     prctl(PR_SET_DUMPABLE, 0); /* memory holds credentials: no core file, no /proc/PID/environ */
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a child leaves behind is ours to end, not init's */
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -103,6 +103,10 @@ end
 ---@param words string[]
 ---@return integer
 function Command:main(words)
+    if words[1] == "--help" then
+        print(self:describe())
+        return 0
+    end
     local options, operands, many = sort_words(self, words)
     local p = self.declared:parse(options, os.getenv)
     log.format(p.log)

@@ -34,7 +34,7 @@ local EXIT <const> = {
         "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
         "RequestTimeTooSkewed", "NoCredentials", "GatedRepo", "Unauthorized", "EACCES", "EPERM",
     },
-    [5] = { "ENOSPC", "EDQUOT", "QuotaExceeded", "InsufficientStorage" },
+    [5] = { "ENOSPC", "EDQUOT", "EFBIG", "QuotaExceeded", "InsufficientStorage" },
     [6] = { "SomeFailed" },
     [126] = { "CommandNotExecutable" },
     [127] = { "CommandNotFound" },

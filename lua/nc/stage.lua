@@ -22,7 +22,7 @@ local uploads  = require "nc.stage.uploads"
 local stage = {}
 
 local OPTIONS <const> = {
-    "allow", "copy", "every", "ignore", "job", "memory", "model", "parallel", "part_size", "soft_cap",
+    "allow", "copy", "every", "ignore", "job", "limit_rate", "memory", "model", "parallel", "part_size", "soft_cap",
     "stall", "verify", "wait",
 }
 local LOOK_EVERY <const> = "5s" -- at a stage of somebody else's
@@ -116,6 +116,7 @@ local function run_transfer(o, journal, label, source, sink, files)
     local result = transfer.run {
         label = label, source = source, sink = sink, files = files, heartbeat = journal.beat, sha256 = true,
         memory = o.memory, parallel = o.parallel, part_size = o.part_size, stall = o.stall,
+        limit_rate = o.limit_rate,
         on_files = function(list)
             for _, f in ipairs(list) do
                 journal.orphans[f.path] = f.orphans or nil
@@ -307,8 +308,8 @@ end
 ---
 --- model: of nc.hub. copy: of nc.copy. job: the owner's name in the heartbeat. allow, ignore: lists of
 --- patterns. wait: seconds to wait for another stage of the same copy. verify: read back whatever was
---- there before. every: seconds between heartbeats. parallel, part_size, memory, stall:
---- of the transfer.
+--- there before. every: seconds between heartbeats. parallel, part_size, memory, limit_rate,
+--- stall: of the transfer.
 ---@return { already: boolean, files: integer, total: integer, moved: integer, bytes: integer,
 ---  seconds: number, retries: integer }
 function stage.run(options)

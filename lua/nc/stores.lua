@@ -161,8 +161,9 @@ local function walk(store)
     end
 end
 
---- Every file: { path, size, modified }, symbolic links followed. What can't be copied (a socket, a
---- pipe, a link to nothing, the half of a file that is on its way) is told to skipped(path, what).
+--- Every file: { path, size, modified }, symbolic links followed. What can't be copied ("a socket", "a
+--- pipe", "a device", "a link that leads nowhere", "half of a file that is on its way", or the reason why
+--- it can't be looked at) is told to skipped(path, what).
 --- A folder that is not there is an error, unless `may_be_absent`.
 ---@param options { skipped: fun(path: string, what: string)?, may_be_absent: boolean? }?
 ---@return fun(): table?
@@ -225,14 +226,13 @@ end
 
 --- Bytes that a copy which has not ended has taken for this file already.
 function FolderStore:begun(path)
-    local folder, name = path:match "^(.-)([^/]*)$"
-    local st = sys.stat(self:url(folder))
-    if not st then return 0 end
+    local folder, name = path:match "^(.*/)(.*)$"
+    if not folder then folder, name = "", path end
     self.unfinished = self.unfinished or {}
     local sizes = self.unfinished[folder]
     if not sizes then
         sizes = {}
-        local entries = disk.scan(self:url(folder))
+        local entries = sys.stat(self:url(folder)) and disk.scan(self:url(folder)) or {}
         for i = 1, #entries, 3 do
             local whole = entries[i]:match "^(.*)%.%x%x%x%x%x%x%x%x%.part$"
             if whole and entries[i + 1] then sizes[whole] = entries[i + 1] end

@@ -16,7 +16,7 @@ local units    = require "nc.units"
 local transfer = {}
 
 local OPTIONS <const> = {
-    "files", "give_up", "heartbeat", "label", "memory", "on_files", "parallel", "part_size", "sha256",
+    "files", "give_up", "heartbeat", "label", "limit_rate", "memory", "on_files", "parallel", "part_size", "sha256",
     "sink", "source", "stall",
 }
 local GIVE_UP_S <const> = 600
@@ -101,6 +101,7 @@ end
 --- so that listing overlaps the transfer: then result.files stays empty.
 --- sha256: compute every file's; without it those that are expected, and all that come from a hub.
 --- on_files(list): called as files end, with what nc.core.transfer's ended gives.
+--- limit_rate: bytes a second, in each direction, at most.
 --- stall: seconds after which a request that moves nothing is cut and tried again (30).
 --- give_up: seconds without a byte of any after which the job fails (600).
 ---@return { files: table[], failed: table[], count: integer, bytes: integer, moved: integer,
@@ -111,7 +112,7 @@ function transfer.run(options)
     local listed = type(o.files) == "table"
     local t <close> = core.new {
         source = o.source, sink = o.sink, memory = o.memory, parallel = o.parallel, part_size = o.part_size,
-        stall = o.stall, sha256 = o.sha256 or o.source.kind == "hub", growing = not listed,
+        limit_rate = o.limit_rate, stall = o.stall, sha256 = o.sha256 or o.source.kind == "hub", growing = not listed,
     }
     for _, f in ipairs(listed and o.files or {}) do add(t, f) end
     local _ <close> = watch(o.heartbeat, t)

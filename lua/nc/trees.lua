@@ -5,8 +5,8 @@
 --     local report = trees.copy { from = from, to = to, overwrite = "changed" }
 --
 -- The whole list is looked at before anything is written: names that can't be written refuse it, and so
--- does a lack of space. A list of more than 10,000 files goes in batches of so many, each looked at
--- before its first file is begun.
+-- does a lack of space. Of a list of more than 10,000 files so many are looked at before the first is
+-- begun; then listing and copying overlap, each page being looked at before its files are begun.
 --
 -- A tree that has a `.complete` manifest at its top (nc.marker) is copied as what the manifest lists:
 -- a file that is missing or has another size refuses it, and every byte is checked against the
@@ -29,21 +29,35 @@ local OPTIONS <const> = {
     "removed", "to", "verify", "wanted",
 }
 local OVERWRITE <const> = { yes = true, no = true, changed = true }
-local BATCH <const> = 10000
+local FIRST <const> = 10000 -- files that are listed before anything moves
+local PAGE <const> = 1000    -- ... and then at a time
 local MANIFEST_MAX <const> = 1 << 30
+-- What nobody expects in a copy; anything else that can't be read is a file that failed.
+local NO_FILES <const> = {
+    ["a device"] = true, ["a pipe"] = true, ["a socket"] = true, ["half of a file that is on its way"] = true,
+}
 
+-- Whether the last part of the path is this.
 local function is_marker(path, name)
-    return path == name or path:sub(-#name - 1) == "/" .. name
+    return path:sub(-#name) == name and (#path == #name or path:sub(-#name - 1, -#name - 1) == "/")
 end
 
 -- ---- the manifest ----
 
--- The files that the tree's manifest lists, by path, or nil where it has none that lists any.
+-- The files that the tree's manifest lists, by path, or nil; then "bare" where it has one that lists
+-- none, "none" where it has none.
 local function read_manifest(store)
     local text = store:read(marker.COMPLETE, MANIFEST_MAX)
-    if not text then return nil end
-    local manifest = marker.decode_complete(text)
-    if manifest.bare then return nil, true end
+    if not text then return nil, "none" end
+    local ok, manifest = pcall(marker.decode_complete, text)
+    if not ok then
+        error(errors.new {
+            code = "BadMarker",
+            message = ("%s: %s; copy it with verify=no, or stage it again"):format(store:url(marker.COMPLETE),
+                tostring(manifest)),
+        }, 0)
+    end
+    if manifest.bare then return nil, "bare" end
     local known = {}
     for _, f in ipairs(manifest.files) do known[f.path] = f end
     return known
@@ -72,10 +86,11 @@ end
 
 local function nothing() return nil end
 
-local function filtered(next_file, wanted)
+local function filtered(next_file, wanted, staging)
     return function()
         local file = next_file()
         while file and (is_marker(file.path, marker.STAGING) or (wanted and not wanted(file.path))) do
+            if file.path == marker.STAGING and staging then staging() end
             file = next_file()
         end
         return file
@@ -85,15 +100,18 @@ end
 local function list_source(job)
     return filtered(job.from:list {
         skipped = function(path, what)
-            local lost = what:find "^a link" ~= nil
+            if job.wanted and not job.wanted(path) then return end
             log.warn(("%s is %s: skipped"):format(job.from:url(path), what))
-            if lost then
+            if not NO_FILES[what] then
                 table.insert(job.report.failed, { path = path, error = errors.new {
                     code = "NotFound", message = job.from:url(path) .. " is " .. what,
                 } })
             end
         end,
-    }, job.wanted)
+    }, job.wanted, job.unmarked and function()
+        log.warn(("%s has a %s and no %s: a stage of it is on its way, or was cut short"):format(
+            job.from.location, marker.STAGING, marker.COMPLETE))
+    end)
 end
 
 local function list_target(job)
@@ -105,6 +123,10 @@ local function must_move(job, file, there)
     local known = look_up(job, file)
     if not there or job.overwrite == "yes" then return true end
     if job.overwrite == "no" then return false end
+    -- A marker that is not the source's would vouch for files that are no longer there.
+    if is_marker(file.path, marker.COMPLETE) then
+        return job.from:read(file.path, MANIFEST_MAX) ~= job.to:read(file.path, MANIFEST_MAX)
+    end
     return not compare.is_same(file, there, known, job.known_there and job.known_there[file.path])
 end
 
@@ -140,12 +162,16 @@ local function plan(job)
     end
 end
 
--- The next files to move: { files, folders, markers, bytes }, or nil when there are no more.
-local function take_batch(job, next_file)
-    local batch = { files = {}, folders = {}, markers = {}, need = 0, bytes = 0 }
-    for _ = 1, BATCH do
+-- Up to `most` of the files to move: { files, folders, markers, need = bytes, last = whether there are
+-- no more }.
+local function take_batch(job, next_file, most)
+    local batch = { files = {}, folders = {}, markers = {}, need = 0 }
+    for _ = 1, most do
         local file = next_file()
-        if not file then break end
+        if not file then
+            batch.last = true
+            break
+        end
         if is_marker(file.path, marker.COMPLETE) then
             table.insert(batch.markers, file)
         elseif job.to.kind == "folder" and file.path:sub(-1) == "/" then
@@ -156,7 +182,6 @@ local function take_batch(job, next_file)
             batch.need = batch.need + math.max(0, file.size - begun)
         end
     end
-    if #batch.files + #batch.folders + #batch.markers == 0 then return nil end
     return batch
 end
 
@@ -206,12 +231,34 @@ local function remove(job, paths)
     end
 end
 
-local function do_batch(job, batch)
+-- What comes before a batch's files are begun.
+local function prepare(job, batch)
     check_space(job, batch)
-    if #batch.markers > 0 then job.to:remove(paths_of(batch.markers)) end
+    for _, f in ipairs(job.to:remove(paths_of(batch.markers))) do
+        error(errors.new {
+            code = "NotRemoved", message = f.message .. ": the copy would be marked complete too early",
+        }, 0)
+    end
     for _, path in ipairs(batch.folders) do sys.mkdir(job.to:url(path:gsub("/$", ""))) end
-    if #batch.files > 0 then moving.move(job, batch.files, job.report) end
     table.move(batch.markers, 1, #batch.markers, #job.markers + 1, job.markers)
+end
+
+local function copy_files(job, next_file)
+    local first = take_batch(job, next_file, FIRST)
+    prepare(job, first)
+    if first.last then
+        if #first.files > 0 then moving.move(job, first.files, job.report) end
+        return
+    end
+    moving.move(job, function()
+        local batch = first
+        if not batch then
+            batch = take_batch(job, next_file, PAGE)
+            prepare(job, batch)
+        end
+        first = nil
+        if #batch.files > 0 or not batch.last then return batch.files end
+    end, job.report)
 end
 
 -- What comes after all files are there: markers, and the end of what is no longer in the source.
@@ -226,10 +273,10 @@ local function finish(job)
     if #job.extra > 0 then remove(job, job.extra) end
 end
 
-local function announce(job, batch)
-    for _, list in ipairs { batch.files, batch.markers } do
-        for _, file in ipairs(list) do job.planned("copy", file.path) end
-    end
+local function announce(job, next_file)
+    for file in next_file do job.planned("copy", file.path) end
+    refuse_nothing(job)
+    for _, path in ipairs(job.extra) do job.planned("delete", path) end
 end
 
 local function refuse_overlap(from, to)
@@ -246,7 +293,9 @@ local function new_job(o)
     job.report.listed, job.report.kept, job.report.removed = 0, 0, 0
     if not OVERWRITE[job.overwrite] then error('overwrite is "yes", "no" or "changed"', 3) end
     if o.verify == false then return job end
-    job.known, job.report.unverified = read_manifest(o.from)
+    local why
+    job.known, why = read_manifest(o.from)
+    job.report.unverified, job.unmarked = why == "bare", why == "none"
     for _ in pairs(job.known or {}) do job.known_count = job.known_count + 1 end
     if job.overwrite == "changed" and job.known then
         local ok, known = pcall(read_manifest, o.to) -- one that can't be read vouches for nothing
@@ -274,14 +323,12 @@ function trees.copy(options)
     refuse_overlap(o.from, o.to)
     local job = new_job(o)
     local next_file = plan(job)
-    for batch in function() return take_batch(job, next_file) end do
-        if o.planned then announce(job, batch) else do_batch(job, batch) end
-    end
-    refuse_nothing(job)
-    if not o.planned then
-        finish(job)
+    if o.planned then
+        announce(job, next_file)
     else
-        for _, path in ipairs(job.extra) do o.planned("delete", path) end
+        copy_files(job, next_file)
+        refuse_nothing(job)
+        finish(job)
     end
     return job.report
 end

@@ -200,18 +200,13 @@ static int read_folder(const char *path, struct entries *out)
     DIR *dir = opendir(path);
     if (!dir)
         return -1;
-    int saved = 0;
-    for (struct dirent *d; !saved;) {
-        errno = 0;
-        d = readdir(dir);
-        if (!d) {
-            saved = errno;
-            break;
-        }
+    errno = 0;
+    for (struct dirent *d; (d = readdir(dir)); errno = 0) {
         bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
         if (!dots && add_entry(out, dirfd(dir), d->d_name))
-            saved = errno;
+            break;
     }
+    int saved = errno; /* 0 where the folder was at its end */
     closedir(dir);
     errno = saved;
     return saved ? -1 : 0;

@@ -119,7 +119,7 @@ static struct sink *make_sink(lua_State *L, int owner, int source)
 
 /* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
  * prefix } | { kind = "dir", root }, sink = { kind = "s3", client, prefix } | { kind = "dir", root
- * } | { kind = "none" }, memory, parallel, part_size, stall, sha256, growing } -> transfer
+ * } | { kind = "none" }, memory, parallel, part_size, limit_rate, stall, sha256, growing } -> transfer
  * sha256: every file's is computed; else where one is expected. growing: files are added after the
  * start too, until no_more. */
 static int l_new(lua_State *L)
@@ -131,6 +131,7 @@ static int l_new(lua_State *L)
         .memory = (uint64_t)bind_integer(L, 1, "memory", 0),
         .parallel = (unsigned)bind_integer(L, 1, "parallel", 0),
         .part_size = (uint64_t)bind_integer(L, 1, "part_size", 0),
+        .limit_rate = (uint64_t)bind_integer(L, 1, "limit_rate", 0),
         .sha256 = bind_bool(L, 1, "sha256"),
         .growing = bind_bool(L, 1, "growing"),
         .ended = ended,

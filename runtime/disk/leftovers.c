@@ -83,7 +83,8 @@ static void add(struct leftovers *l, const char *folder, const char *name)
     memcpy(path, folder, len);
     path[len] = '/';
     memcpy(path + len + 1, name, name_len + 1);
-    *one = (struct leftover){path, l->first};
+    one->path = path;
+    one->next = l->first;
     l->first = one;
 }
 

@@ -62,6 +62,7 @@ void loop_catch_signals(void)
     }
     pthread_sigmask(SIG_BLOCK, &caught, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error like a full disk */
     signal(SIGCHLD, SIG_DFL);
 }
 

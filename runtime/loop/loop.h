@@ -25,9 +25,9 @@ struct loop_event {
     int64_t value; /* what was posted; the signal's number; else 0 */
 };
 
-/* Blocks TERM, INT and HUP so that they arrive as events, ignores SIGPIPE, and makes children
- * waitable. To be called before the first thread starts: threads inherit the mask. INT and HUP that
- * the parent had ignored (nohup, a background job) stay ignored. */
+/* Blocks TERM, INT and HUP so that they arrive as events, ignores SIGPIPE and SIGXFSZ, and makes
+ * children waitable. To be called before the first thread starts: threads inherit the mask. INT and
+ * HUP that the parent had ignored (nohup, a background job) stay ignored. */
 void loop_catch_signals(void);
 
 /* The first loop made is the process's main one until it is freed. */

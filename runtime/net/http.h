@@ -20,6 +20,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "net/pace.h"
 #include "net/retry.h"
 
 #include <stdatomic.h>
@@ -83,6 +84,7 @@ struct http_request {
     uint32_t give_up_ms; /* no new attempt later than this where nobody ever answered; 0: 12,000 */
     uint32_t stall_ms;   /* 0: 30,000 */
     uint32_t total_ms;   /* bound on one attempt; 0: none */
+    struct pace *pace;   /* body bytes wait their turn there, either way; may be NULL */
     _Atomic uint64_t *moved; /* added to as body bytes come and go; may be NULL */
 
     /* Written by prepare. */

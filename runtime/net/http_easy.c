@@ -1,12 +1,9 @@
 #include "net/http_easy.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
     CONNECT_TIMEOUT_MS = 5000,
@@ -24,168 +21,12 @@ enum {
     LINES_MAX = 80 * 1024,
 };
 
-static int stop(struct http_transfer *t, bool retryable, const char *code, const char *text)
-{
-    nc_err_set(&t->err, code, "%s", text);
-    t->err.retryable = retryable;
-    return 0; /* fewer bytes than offered: libcurl ends the transfer */
-}
-
-/* The same for an answer that is none to what was asked. */
-static int stop_wrong(struct http_transfer *t, const char *code, const char *text)
-{
-    t->r->wrong = true;
-    return stop(t, true, code, text);
-}
-
-/* A hook of the owner's has filled r->err. */
-static bool stop_hook(struct http_transfer *t)
-{
-    t->hook_failed = true;
-    return false;
-}
-
-/* "bytes 0-9/100" must start where we asked and hold as many bytes as we asked for. */
-static bool range_fits(const struct http_request *r)
-{
-    char value[96];
-    uint64_t first, last;
-    if (!http_header(r, "content-range", value, sizeof value))
-        return false;
-    const char *p = value;
-    if (!text_starts(p, "bytes "))
-        return false;
-    p += strlen("bytes ");
-    if (text_take_u64(&p, &first) || *p++ != '-' || text_take_u64(&p, &last))
-        return false;
-    return first == r->range_start && last - first + 1 == r->dest_len;
-}
-
-/* At the first byte of a body, or at the end of an answer without one: where does it go? */
-static bool check_head(struct http_transfer *t)
-{
-    struct http_request *r = t->r;
-    t->body_started = true;
-    long status = 0;
-    curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
-    r->status = (int)status;
-    t->expected = (r->dest || r->take) && status >= 200 && status < 300;
-    if (!t->expected)
-        return true;
-    if (r->ranged && status != 206) {
-        stop_wrong(t, "BadRange", "the server ignored the range and sent the whole file");
-        return false;
-    }
-    if (r->ranged && !range_fits(r)) {
-        stop_wrong(t, "BadRange", "the server sent another range than it was asked for");
-        return false;
-    }
-    return !r->begun || r->begun(r) == 0 || stop_hook(t);
-}
-
-static size_t on_body(char *data, size_t size, size_t n, void *user)
-{
-    struct http_transfer *t = user;
-    struct http_request *r = t->r;
-    size_t len = size * n;
-    if (!t->body_started && !check_head(t))
-        return 0;
-    if (t->expected) {
-        if (len > r->dest_len - r->received)
-            return (size_t)stop_wrong(t, "LongBody", "the server sent more than it was asked for");
-        if (!r->take)
-            memcpy((char *)r->dest + r->received, data, len);
-        else if (r->take(r, data, len))
-            return stop_hook(t);
-    } else {
-        size_t room = r->text.max - r->text.len;
-        if (len > room && r->text_whole)
-            return (size_t)stop(t, false, "LongBody", "the answer is larger than it may be");
-        buf_add(&r->text, data, len < room ? len : room);
-    }
-    r->received += len;
-    if (r->moved && t->expected)
-        atomic_fetch_add_explicit(r->moved, len, memory_order_relaxed);
-    return len;
-}
-
-static void note_first_byte(struct http_transfer *t)
-{
-    curl_off_t sent_us = 0, first_us = 0;
-    t->answered = true;
-    if (!t->r->cut_late || !t->r->gate)
-        return;
-    curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent_us);
-    curl_easy_getinfo(t->easy, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
-    if (first_us > sent_us)
-        latency_add(&t->r->gate->first_byte, (uint64_t)(first_us - sent_us));
-}
-
-/* Each header line; a new status line (100 Continue, say) starts the head over. */
-static size_t on_header(char *data, size_t size, size_t n, void *user)
-{
-    struct http_transfer *t = user;
-    struct buf *head = &t->r->head;
-    size_t len = size * n;
-    if (!t->answered)
-        note_first_byte(t);
-    if (len > 5 && memcmp(data, "HTTP/", 5) == 0) {
-        buf_clear(head);
-        return len;
-    }
-    size_t end = len;
-    while (end && (data[end - 1] == '\r' || data[end - 1] == '\n'))
-        end--;
-    const char *colon = memchr(data, ':', end);
-    if (!colon)
-        return len;
-    size_t at = head->len;
-    if (buf_add(head, data, end) || buf_putc(head, '\n'))
-        return (size_t)stop(t, false, "NetworkError", "the answer's headers are too large");
-    for (size_t i = 0; i < (size_t)(colon - data); i++) {
-        if (head->data[at + i] >= 'A' && head->data[at + i] <= 'Z')
-            head->data[at + i] = (char)(head->data[at + i] + ('a' - 'A'));
-    }
-    return len;
-}
-
-static size_t on_read(char *out, size_t size, size_t n, void *user)
-{
-    struct http_transfer *t = user;
-    struct http_request *r = t->r;
-    size_t left = r->body_len - t->sent;
-    size_t len = size * n < left ? size * n : left;
-    if (len && !r->give) {
-        memcpy(out, (const char *)r->body + t->sent, len);
-    } else if (len && r->give(r, t->sent, out, len)) {
-        stop_hook(t);
-        return CURL_READFUNC_ABORT;
-    }
-    t->sent += len;
-    if (r->moved)
-        atomic_fetch_add_explicit(r->moved, len, memory_order_relaxed);
-    return len;
-}
-
-/* A reused connection that turned out dead: libcurl sends the body again from its start. */
-static int on_seek(void *user, curl_off_t offset, int origin)
-{
-    struct http_transfer *t = user;
-    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->r->body_len)
-        return CURL_SEEKFUNC_FAIL;
-    if (t->r->moved)
-        atomic_fetch_sub_explicit(t->r->moved, t->sent - (size_t)offset, memory_order_relaxed);
-    t->sent = (size_t)offset;
-    return CURL_SEEKFUNC_OK;
-}
-
 /* libcurl sends a header without a value only when it ends in a semicolon. */
 static int copy_headers(struct buf *out, const struct buf *headers)
 {
     const char *line = buf_str(headers);
     buf_clear(out);
-    buf_add(out,
-            "Expect:", sizeof "Expect:"); /* none of it: servers may take long to answer that */
+    buf_add(out, "Expect:", sizeof "Expect:"); /* none: servers may take long to answer it */
     while (*line) {
         const char *end = strchr(line, '\n');
         size_t n = (size_t)(end - line);
@@ -236,13 +77,13 @@ static void set_constants(struct http_transfer *t)
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_S);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, http_on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, http_on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, t);
-    curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, http_on_read);
     curl_easy_setopt(easy, CURLOPT_READDATA, t);
-    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
+    curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, http_on_seek);
     curl_easy_setopt(easy, CURLOPT_SEEKDATA, t);
 }
 
@@ -257,20 +98,28 @@ static void set_method(CURL *easy, const struct http_request *r)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
 }
 
-/* A transfer mostly does again what it did before, with another address: what stays is kept. */
-static void set_kind(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+static bool same_file(const char *a, const char *b)
 {
-    bool same_ca = ca_file && t->ca_file ? strcmp(ca_file, t->ca_file) == 0 : ca_file == t->ca_file;
-    if (t->method && same_ca && t->uploads == r->has_body && strcmp(t->method, r->method) == 0)
-        return;
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* A transfer mostly does again what it did before, with another address: what stays is kept. */
+static int set_kind(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+{
+    if (t->method && same_file(t->ca_file, ca_file) && t->uploads == r->has_body &&
+        strcmp(t->method, r->method) == 0)
+        return 0;
+    t->method = NULL;
+    free(t->ca_file);
+    t->ca_file = ca_file ? strdup(ca_file) : NULL;
     curl_easy_reset(t->easy);
     set_constants(t);
     set_method(t->easy, r);
-    if (ca_file)
-        curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca_file);
+    if (ca_file && (!t->ca_file || curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca_file)))
+        return -1;
     t->method = r->method;
     t->uploads = r->has_body;
-    t->ca_file = ca_file;
+    return 0;
 }
 
 /* Large ones for large bodies; small ones stay in the processor's cache. */
@@ -301,13 +150,15 @@ void http_easy_free(struct http_transfer *t)
     curl_easy_cleanup(t->easy);
     buf_free(&t->lines);
     free(t->list);
+    free(t->ca_file);
 }
 
 int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file)
 {
     t->r = r;
     t->err = (struct nc_err){0};
-    t->sent = 0;
+    t->sent = t->booked = 0;
+    t->resume_us = 0;
     t->body_started = t->expected = t->hook_failed = t->answered = t->late = false;
     t->begun_ms = t->window_ms = clock_ms();
     t->window_bytes = 0;
@@ -322,11 +173,11 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     r->err = (struct nc_err){0};
     if (r->url.failed || r->headers.failed || !r->url.len)
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
-    set_kind(t, r, r->ca_file ? r->ca_file : ca_file);
+    int rc = set_kind(t, r, r->ca_file ? r->ca_file : ca_file);
     set_buffers(t->easy, r);
     curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);
-    if (set_headers(t, r) || curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url)))
+    if (rc || set_headers(t, r) || curl_easy_setopt(t->easy, CURLOPT_URL, buf_str(&r->url)))
         return nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
     return 0;
 }
@@ -371,21 +222,22 @@ static void network_failure(struct http_transfer *t, CURLcode code)
 }
 
 /* libcurl counts the dead connections that a handle has met and replaced, and gives up at the sixth
- * of its life, unless it is set up anew. */
-static void forget_connections(struct http_transfer *t)
+ * of its life, unless it is set up anew. What ended in the middle does not leave its state, either.
+ */
+static void forget_connections(struct http_transfer *t, CURLcode code)
 {
     long made = 0;
     curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &made);
-    if (made)
+    if (made || code != CURLE_OK)
         t->method = NULL;
 }
 
 void http_easy_end(struct http_transfer *t, CURLcode code)
 {
     struct http_request *r = t->r;
-    forget_connections(t);
+    forget_connections(t, code);
     if (code == CURLE_OK && !t->body_started)
-        check_head(t);
+        http_check_head(t);
     long status = 0;
     curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     r->status = (int)status;
@@ -417,8 +269,15 @@ void http_easy_undo(struct http_transfer *t)
         atomic_fetch_sub_explicit(t->r->moved, counted, memory_order_relaxed);
 }
 
+void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms)
+{
+    t->window_ms = now_ms;
+}
+
 bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms)
 {
+    if (t->resume_us)
+        return false;
     uint32_t limit = t->r->stall_ms ? t->r->stall_ms : STALL_MS;
     curl_off_t down = 0, up = 0;
     curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
@@ -451,9 +310,4 @@ bool http_easy_late(struct http_transfer *t, uint64_t now_ms)
     r->late_cuts++;
     t->late = true;
     return true;
-}
-
-void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms)
-{
-    t->window_ms = now_ms;
 }

@@ -12,7 +12,7 @@ struct http_transfer {
     struct http_request *r;
     const char *method; /* that it is set up for; NULL: none */
     bool uploads;
-    const char *ca_file;
+    char *ca_file;           /* owned: the request that named it may be gone */
     struct buf lines;        /* the request's headers, each a string */
     struct curl_slist *list; /* of them, as libcurl wants it */
     size_t list_size;
@@ -23,6 +23,9 @@ struct http_transfer {
     bool hook_failed;   /* the owner's begun, take or give has filled r->err */
     bool answered;      /* the answer has begun */
     bool late;          /* cut because it had not */
+    size_t booked;      /* bytes that its pace lets move */
+    uint64_t resume_us; /* 0, or when it may go on that waits for its turn */
+    uint64_t *first_us; /* the worker's: the earliest of these; 0: none waits */
     uint64_t begun_ms;  /* when the attempt began */
     uint64_t window_ms; /* the stall clock: when this window began, bytes seen by then */
     curl_off_t window_bytes;
@@ -30,7 +33,7 @@ struct http_transfer {
     struct http_transfer *prev, *next;
 };
 
-/* Zeroed at first; free accepts that. -1 without memory. */
+/* All but first_us. -1 without memory, with what free takes. */
 int http_easy_init(struct http_transfer *t, CURLSH *names);
 void http_easy_free(struct http_transfer *t);
 /* Sets it up for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
@@ -41,9 +44,21 @@ void http_easy_end(struct http_transfer *t, CURLcode code);
 void http_easy_undo(struct http_transfer *t);
 /* True once the attempt has moved too little for too long, at now_ms. */
 bool http_easy_stalled(struct http_transfer *t, uint64_t now_ms);
+/* Lets a transfer go on that waits for its turn, if that has come; if not, it says when again. A
+ * result that is not CURLE_OK ends it. */
+CURLcode http_easy_resume(struct http_transfer *t, uint64_t now_us);
 /* True once its first byte is late, if that is a reason to cut it. */
 bool http_easy_late(struct http_transfer *t, uint64_t now_ms);
 /* What has passed so far counts no more for a stall. */
 void http_easy_restart_clock(struct http_transfer *t, uint64_t now_ms);
+
+/* In http_flow.c, for libcurl; `user` is the transfer. */
+size_t http_on_body(char *data, size_t size, size_t n, void *user);
+size_t http_on_header(char *data, size_t size, size_t n, void *user);
+size_t http_on_read(char *out, size_t size, size_t n, void *user);
+int http_on_seek(void *user, curl_off_t offset, int origin);
+/* At the first byte of a body, or at the end of an answer without one. False: it ends here, and why
+ * is noted. */
+bool http_check_head(struct http_transfer *t);
 
 #endif

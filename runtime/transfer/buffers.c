@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-enum { SMALLEST_BITS = 14, HEAD = 64 /* before the data; a cache line */ };
+/* The head lies before the data, which begins with a page: a disk may be given it as it is. */
+enum { SMALLEST_BITS = 14, HEAD = 4096 };
 
 struct buffer {
     struct buffer *next;
@@ -60,8 +61,10 @@ char *buffers_take(struct buffers *b, size_t len)
     struct buffer *f = pop(b, i);
     size_t room = f && f->touched > len ? f->touched : len;
     shrink(b, room);
-    if (!f && !(f = malloc(HEAD + ((size_t)1 << (i + SMALLEST_BITS)))))
+    void *fresh = NULL;
+    if (!f && posix_memalign(&fresh, HEAD, HEAD + ((size_t)1 << (i + SMALLEST_BITS))))
         return NULL;
+    f = f ? f : fresh;
     f->touched = room;
     b->used += room;
     return (char *)f + HEAD;

@@ -22,7 +22,7 @@ void buffers_free(struct buffers *b); /* all have been given back */
 
 /* True where len more bytes fit the budget. */
 bool buffers_have(const struct buffers *b, size_t len);
-/* len bytes, or NULL (no memory). Ask buffers_have first. */
+/* len bytes from the beginning of a page, or NULL (no memory). Ask buffers_have first. */
 char *buffers_take(struct buffers *b, size_t len);
 void buffers_give(struct buffers *b, char *data);
 

@@ -124,8 +124,10 @@ static int hash_stored(struct transfer *t, struct file *f, uint32_t index, struc
     for (size_t len; rc == 0 && left; left -= len, offset += len) {
         len = left < BLOCK ? (size_t)left : BLOCK;
         rc = t->sink->read(t->sink, f, offset, block, len, err);
-        if (rc == 0)
-            add_to_file(f, block, len);
+        if (rc)
+            break;
+        add_to_file(f, block, len);
+        atomic_fetch_add(&t->bytes_read, len);
     }
     free(block);
     return rc;

@@ -103,6 +103,7 @@ void fate_stop(struct transfer *t, const struct nc_err *why)
         return;
     t->stopping = true;
     t->fatal = *why;
+    pthread_cond_broadcast(&t->written);
     for (struct part *p = t->live; p; p = p->live_next)
         cancel_part(t, p);
     for (struct file *f = t->begun; f; f = f->begun_next) {
@@ -182,7 +183,9 @@ void fate_fail(struct transfer *t, struct file *f, const struct nc_err *why)
     }
     f->failing = true;
     *f->err = *why;
-    f->again = ++f->tries < TRIES && own->again;
+    /* A part that stayed wrong each time it was fetched alone will be wrong once more. */
+    bool part_wrong = f->expected && strcmp(why->code, "DigestMismatch") == 0;
+    f->again = ++f->tries < TRIES && own->again && !part_wrong;
     fate_close_turn(t, f);
     for (struct part *p = t->live; p; p = p->live_next) {
         if (p->file == f)

@@ -1,5 +1,6 @@
-/* Files of a folder as several parts read them, from any thread: opened once, and noticed when
- * somebody writes to them in the meantime. Private to transfer/. */
+/* Files of a folder (source_data of those of source_dir_new) as several parts read them, from any
+ * thread: opened once, and noticed when somebody writes to them in the meantime. Private to
+ * transfer/. */
 #ifndef NC_TRANSFER_LOCAL_FILE_H
 #define NC_TRANSFER_LOCAL_FILE_H
 

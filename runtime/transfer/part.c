@@ -1,12 +1,15 @@
 #include "transfer/part.h"
 
+#include "transfer/blocks.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 enum { WHOLE = 16, SMALL_WEIGHT = 4, SMALL_LEN = 1024 * 1024 };
 
 size_t part_need(const struct file *f, size_t len)
 {
-    return f->direct ? 0 : f->streamed && len > BLOCK ? BLOCK : len;
+    return f->direct ? 0 : f->streamed && len > f->block ? f->block : len;
 }
 
 unsigned part_weight(const struct part *p)
@@ -38,6 +41,8 @@ static int take_turn(struct part *p)
 
 int transfer_part_begin(struct part *p, struct nc_err *err)
 {
+    if (p->file->aside && blocks_begin_again(p, err))
+        return -1;
     p->rewrites |= p->taken > 0;
     p->taken = p->held = 0;
     if (xxh3_init(&p->own) || (p->file->transfer->sink->digests && sha256_init(&p->sent)) ||
@@ -73,23 +78,23 @@ static int write_block(struct part *p, struct nc_err *err)
     size_t held = p->held;
     if (held < p->room && p->taken < p->len)
         return 0;
-    digest(p, p->data, held);
     p->held = 0;
-    return sink->write ? sink->write(sink, p, p->taken - held, p->data, held, err) : 0;
+    if (!sink->write)
+        return 0;
+    if (p->file->aside && !p->file->transfer->source->local) /* else this is a hand itself */
+        return blocks_hand_over(p, p->taken - held, held, err);
+    return sink->write(sink, p, p->taken - held, p->data, held, err);
 }
 
 int transfer_part_took(struct part *p, size_t n, struct nc_err *err)
 {
     if (!n)
         return 0;
-    if (!p->file->streamed) {
-        digest(p, p->data + p->taken, n);
-        p->taken += n;
-        return 0;
-    }
-    p->held += n;
+    bool streamed = p->file->streamed;
+    digest(p, p->data + (streamed ? p->held : p->taken), n); /* while it is in a core's cache */
     p->taken += n;
-    return write_block(p, err);
+    p->held += streamed ? n : 0;
+    return streamed ? write_block(p, err) : 0;
 }
 
 int transfer_part_take(struct part *p, const char *data, size_t len, struct nc_err *err)
@@ -148,6 +153,7 @@ const struct nc_err *part_end(struct part *p, struct nc_err *err)
 
 void part_free(struct part *p)
 {
+    free(p->fetch_err);
     xxh3_free(&p->own);
     sha256_free(&p->sent);
     sha256_free(&p->hash);

@@ -1,6 +1,7 @@
 #include "transfer/schedule.h"
 
 #include "base/clock.h"
+#include "transfer/blocks.h"
 #include "transfer/check.h"
 #include "transfer/fate.h"
 #include "transfer/part.h"
@@ -25,12 +26,6 @@ static bool skip_stored(struct file *f)
     return f->next < f->parts;
 }
 
-/* Its file may turn out to be none while it is on its way. */
-static bool is_direct(const struct part *p)
-{
-    return !p->data;
-}
-
 /* ---- choosing what to fetch ---- */
 
 /* How the bytes of a file will go, which is known once it begins. */
@@ -38,7 +33,7 @@ static void plan_way(const struct transfer *t, struct file *f)
 {
     f->hashes = !f->continued && !f->expected && (t->sha256 || f->sha256[0] || f->blob[0]);
     f->direct = t->sink->copy && !t->no_direct && !f->hashes && !f->expected &&
-                (f->streamed || !t->sink->local);
+                (f->streamed || !t->sink->local) && !(t->paced && t->sink->local);
 }
 
 /* Allocates what a file needs while it is open. */
@@ -72,7 +67,7 @@ static struct file *next_file(struct transfer *t)
         t->again = f->next_file;
         return f;
     }
-    if (t->next_waiting == t->admitted || t->begun_count >= BEGUN_FILES_MOST)
+    if (t->next_waiting == t->admitted || t->begun_count >= t->begun_most)
         return NULL;
     f = t->waiting[t->next_waiting];
     t->waiting[t->next_waiting++] = NULL;
@@ -141,6 +136,8 @@ static void link_part(struct transfer *t, struct part *p)
 static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 {
     size_t need = part_need(f, len);
+    if (!buffers_have(&t->buffers, need)) /* the sink has wished for larger blocks */
+        return NULL;
     char *data = need || !f->direct ? buffers_take(&t->buffers, need) : NULL;
     struct part *p = data || f->direct ? calloc(1, sizeof *p) : NULL;
     if (!p) {
@@ -155,6 +152,7 @@ static struct part *new_part(struct transfer *t, struct file *f, size_t len)
     }
     p->file = f;
     p->len = len;
+    p->direct = f->direct;
     p->data = data;
     p->room = need;
     return p;
@@ -181,7 +179,7 @@ static struct part *claim(struct transfer *t)
 static struct part *next_ready(struct transfer *t)
 {
     struct part *p = t->ready;
-    unsigned most = p && is_direct(p) ? slots(t) : share(t);
+    unsigned most = p && p->direct ? slots(t) : share(t);
     if (!p || (t->storing >= most && !t->sink->local))
         return NULL;
     t->ready = p->next;
@@ -216,6 +214,7 @@ static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
 
 static void begin_fetch(struct transfer *t, struct part *p);
 static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err);
+static void block_written(struct transfer *t, struct part *p);
 static void part_stored(struct transfer *t, struct part *p, const char *etag,
                         const struct nc_err *err);
 static void file_ended(struct transfer *t, struct file *f, const struct nc_err *err);
@@ -254,7 +253,7 @@ static void begin_store(struct transfer *t, struct part *p)
     op_begun(t, p->file);
     if (t->sink->local)
         state_unlock(t);
-    enum op op = is_direct(p) ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
+    enum op op = p->direct ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
     if (t->sink->local)
         state_lock(t);
     if (op != OP_BEGUN)
@@ -328,7 +327,11 @@ static void finish_batch(struct transfer *t)
 static bool step(struct transfer *t, bool hand)
 {
     struct file *f;
-    struct part *p;
+    struct part *p = hand ? blocks_write_one(t) : NULL;
+    if (p) {
+        block_written(t, p);
+        return true;
+    }
     if (t->stopping)
         return false;
     if (!t->sink->local || hand) {
@@ -352,7 +355,7 @@ static bool step(struct transfer *t, bool hand)
     if (t->source->local && !hand)
         return false;
     p = claim(t);
-    if (p && is_direct(p))
+    if (p && p->direct)
         fate_ready(t, p);
     else if (p)
         begin_fetch(t, p);
@@ -362,8 +365,8 @@ static bool step(struct transfer *t, bool hand)
 /* There is something that only a hand may begin. */
 static bool hands_wanted(const struct transfer *t)
 {
-    if (t->stopping)
-        return false;
+    if (t->blocks || t->stopping)
+        return t->blocks != NULL;
     return (t->sink->local && (t->chores.first || t->ready)) ||
            (t->finishes.first && !t->finishing) || t->rereads.first ||
            (t->source->local && (t->opened || t->again || t->next_waiting < t->admitted));
@@ -489,9 +492,25 @@ static bool may_come_again(const struct transfer *t, const struct part *p, const
            p->tries + 1 < PART_TRIES && !p->file->failing && !t->stopping;
 }
 
+/* The fetch has ended while blocks of the part are being written: the last of them goes on here. */
+static void wait_for_blocks(struct transfer *t, struct part *p, const struct nc_err *err)
+{
+    p->come = true;
+    free(p->fetch_err);
+    p->fetch_err = err ? malloc(sizeof *err) : NULL;
+    if (p->fetch_err)
+        *p->fetch_err = *err;
+    else if (err)
+        fate_stop(t, err);
+}
+
 static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *err)
 {
     struct nc_err wrong;
+    if (p->blocks) {
+        wait_for_blocks(t, p, err);
+        return;
+    }
     if (!err) {
         state_unlock(t);
         err = part_end(p, &wrong);
@@ -508,6 +527,17 @@ static void fetch_over(struct transfer *t, struct part *p, const struct nc_err *
     p->tries++;
     atomic_fetch_add(&t->retries, 1);
     begin_fetch(t, p);
+}
+
+static void block_written(struct transfer *t, struct part *p)
+{
+    if (p->blocks || !p->come)
+        return;
+    p->come = false;
+    struct nc_err *err = p->fetch_err;
+    p->fetch_err = NULL;
+    fetch_over(t, p, err);
+    free(err);
 }
 
 /* It has to come by way of us after all, and so has every file that begins from now on. */
@@ -547,7 +577,7 @@ static void part_stored(struct transfer *t, struct part *p, const char *etag,
         return;
     }
     p->stored = true;
-    f->moved += is_direct(p) ? p->len : 0;
+    f->moved += p->direct ? p->len : 0;
     memcpy(f->etags[p->index], etag, strlen(etag) + 1);
     f->stored++;
     t->bytes_done += p->len;

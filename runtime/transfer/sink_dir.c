@@ -1,5 +1,6 @@
 #include "transfer/ends.h"
 
+#include "disk/direct.h"
 #include "disk/leftovers.h"
 #include "disk/part_journal.h"
 #include "disk/sparse.h"
@@ -28,6 +29,7 @@ struct sink_dir {
 
 struct dir_file {
     struct temp_file temp;
+    int direct;              /* the same, past the page cache; or -1 */
     int from;                /* the source's file, to copy from in the kernel; or -1 */
     struct stat source;      /* as it was when from was opened */
     char *head;              /* of the journal; NULL: another run could not tell what this is */
@@ -115,19 +117,22 @@ static bool goes_on(struct file *f, const struct temp_file *temp)
     return same;
 }
 
-/* What can't be gone on with is removed. */
+/* All but one are removed, and that one too where it can't be gone on with. */
 static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const char *final)
 {
     bool found = false;
     char *path;
-    while (!found && (path = leftovers_take(&s->leftovers, final))) {
-        if (temp_file_adopt(&d->temp, final, path) == 0 && f->streamed)
-            found = goes_on(f, &d->temp);
-        if (!found)
-            temp_file_close(&d->temp, false);
-        f->found = found;
+    while ((path = leftovers_take(&s->leftovers, final))) {
+        struct temp_file temp;
+        if (temp_file_adopt(&temp, final, path) == 0 && !found && f->streamed &&
+            goes_on(f, &temp)) {
+            found = true;
+            d->temp = temp;
+        } else {
+            temp_file_close(&temp, false);
+        }
     }
-    d->journaled = found;
+    d->journaled = f->found = found;
     return found;
 }
 
@@ -183,6 +188,16 @@ static void open_source(const struct sink_dir *s, const struct file *f, struct d
     }
 }
 
+/* What has to be hashed later is read again from the page cache. */
+static void open_direct(struct file *f, struct dir_file *d)
+{
+    if (!f->streamed || f->hashes || f->part_size % DIRECT_ALIGN)
+        return;
+    d->direct = direct_open(d->temp.path, d->temp.fd);
+    f->aside = d->direct >= 0;
+    f->block = f->aside ? DIRECT_BLOCK : f->block;
+}
+
 static char *journal_head(const struct file *f)
 {
     struct buf head;
@@ -202,14 +217,17 @@ static int prepare(struct sink_dir *s, struct file *f, struct nc_err *err)
         return no_memory(f, err);
     f->sink_data = d;
     d->temp = (struct temp_file){.fd = -1, .journal = -1};
-    d->from = -1;
+    d->from = d->direct = -1;
     pthread_mutex_init(&d->writing, NULL);
     d->head = journal_head(f);
     if (f->streamed && !(d->spans = calloc(f->parts, sizeof d->spans[0])))
         return no_memory(f, err);
     if (f->streamed)
         open_source(s, f, d);
-    return open_temp(s, f, d, err);
+    if (open_temp(s, f, d, err))
+        return -1;
+    open_direct(f, d);
+    return 0;
 }
 
 /* A small file is made when its bytes are there. */
@@ -222,11 +240,11 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 
 /* ---- bytes ---- */
 
-static int pwrite_all(const struct dir_file *d, const char *data, size_t len, uint64_t offset,
-                      struct nc_err *err)
+static int pwrite_all(const struct dir_file *d, int fd, const char *data, size_t len,
+                      uint64_t offset, struct nc_err *err)
 {
     for (size_t at = 0; at < len;) {
-        ssize_t n = pwrite(d->temp.fd, data + at, len - at, (off_t)(offset + at));
+        ssize_t n = pwrite(fd, data + at, len - at, (off_t)(offset + at));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -234,6 +252,19 @@ static int pwrite_all(const struct dir_file *d, const char *data, size_t len, ui
         at += (size_t)n;
     }
     return 0;
+}
+
+/* All of it that can go past the page cache does; the rest, an end that fills no page, does not. */
+static int write_direct(const struct dir_file *d, const char *data, size_t len, uint64_t offset,
+                        struct nc_err *err)
+{
+    size_t whole = len / DIRECT_ALIGN * DIRECT_ALIGN;
+    int rc = whole ? pwrite_all(d, d->direct, data, whole, offset, err) : 0;
+    if (rc && strcmp(err->code, "EINVAL") == 0) { /* it knew no better before it was tried */
+        whole = 0;
+        rc = 0;
+    }
+    return rc ? rc : pwrite_all(d, d->temp.fd, data + whole, len - whole, offset + whole, err);
 }
 
 /* What is hashed after its turn is read again. */
@@ -248,12 +279,14 @@ static int write_block(struct sink *self, struct part *p, size_t at, const char 
     struct sink_dir *s = (struct sink_dir *)self;
     struct dir_file *d = p->file->sink_data;
     struct writeback_span *span = &d->spans[p->index];
-    if (at == 0)
+    if (at == 0 && d->direct < 0)
         writeback_drop(&s->writeback, span); /* of an attempt that failed */
-    if (pwrite_all(d, data, len, p->offset + at, err))
+    atomic_fetch_add(transfer_bytes_out(p->file->transfer), len);
+    if (d->direct >= 0)
+        return write_direct(d, data, len, p->offset + at, err);
+    if (pwrite_all(d, d->temp.fd, data, len, p->offset + at, err))
         return -1;
     writeback_wrote(&s->writeback, span, d->temp.fd, p->offset, len, is_read_again(p));
-    atomic_fetch_add(transfer_bytes_out(p->file->transfer), len);
     return 0;
 }
 
@@ -281,6 +314,12 @@ static int note_part(const struct part *p, struct nc_err *err)
     return rc;
 }
 
+static int write_small(const struct file *f, const struct part *p, struct nc_err *err)
+{
+    const struct dir_file *d = f->sink_data;
+    return pwrite_all(d, d->temp.fd, p->data, p->len, 0, err);
+}
+
 static enum op store(struct sink *self, struct part *p, struct nc_err *err)
 {
     struct sink_dir *s = (struct sink_dir *)self;
@@ -290,7 +329,7 @@ static enum op store(struct sink *self, struct part *p, struct nc_err *err)
         writeback_end(&s->writeback, &d->spans[p->index], d->temp.fd, p->offset, is_read_again(p));
         return note_part(p, err) ? OP_FAILED : OP_OVER;
     }
-    if (prepare(s, f, err) || pwrite_all(f->sink_data, p->data, p->len, 0, err))
+    if (prepare(s, f, err) || write_small(f, p, err))
         return OP_FAILED;
     atomic_fetch_add(transfer_bytes_out(f->transfer), p->len);
     return OP_OVER;
@@ -419,6 +458,8 @@ static void forget(struct sink *self, struct file *f, bool keep)
         writeback_drop(&s->writeback, &d->spans[i]);
     if (d->from >= 0)
         close(d->from);
+    if (d->direct >= 0)
+        close(d->direct);
     temp_file_close(&d->temp, keep && d->journaled);
     pthread_mutex_destroy(&d->writing);
     free(d->spans);

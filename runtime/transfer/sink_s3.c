@@ -25,7 +25,6 @@ struct s3_file *sink_s3_file(struct file *f)
     struct s3_file *d = f->sink_data;
     if (!d && (d = calloc(1, sizeof *d))) {
         d->file = f;
-        local_file_init(&d->local);
         buf_init(&d->body, 2 * SINK_S3_ANSWER_MAX);
         f->sink_data = d;
     }
@@ -111,22 +110,21 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
 
 /* ---- parts ---- */
 
-/* The next bytes of the body, from the file itself. */
+/* The next bytes of the body, from the very file that was hashed: by its name there may be another
+ * one meanwhile. */
 static int give(struct http_request *r, size_t offset, char *out, size_t len)
 {
     const struct s3_part_op *op = (struct s3_part_op *)(void *)r;
     const struct part *p = op->part;
-    struct s3_file *d = p->file->sink_data;
-    return local_file_read(&d->local, op->sink->from, p->file, p->offset + offset, out, len,
-                           &r->err);
+    return local_file_read(p->file->source_data, op->sink->from, p->file, p->offset + offset, out,
+                           len, &r->err);
 }
 
 static int read_back(struct sink *self, struct file *f, uint64_t offset, char *data, size_t len,
                      struct nc_err *err)
 {
     struct sink_s3 *s = (struct sink_s3 *)self;
-    struct s3_file *d = f->sink_data;
-    return local_file_read(&d->local, s->from, f, offset, data, len, err);
+    return local_file_read(f->source_data, s->from, f, offset, data, len, err);
 }
 
 static void stored(struct s3_request *r)
@@ -141,8 +139,7 @@ static void stored(struct s3_request *r)
         failed = true;
     }
     if (!failed && part->file->streamed)
-        failed = local_file_check(&((struct s3_file *)part->file->sink_data)->local, part->file,
-                                  &err) != 0;
+        failed = local_file_check(part->file->source_data, part->file, &err) != 0;
     transfer_note(part->file->transfer, &r->http);
     transfer_part_stored(part, etag, failed ? &err : NULL);
 }
@@ -152,7 +149,7 @@ struct s3_part_op *sink_s3_part_op(struct sink_s3 *s, struct part *part, struct 
     struct file *f = part->file;
     struct s3_part_op *op = calloc(1, sizeof *op);
     struct buf key;
-    if (key_of(s, f, &key) || !op || (f->streamed && !sink_s3_file(f)) ||
+    if (key_of(s, f, &key) || !op ||
         s3_request_init(&op->request, s->client, "PUT", buf_str(&key), err)) {
         buf_free(&key);
         free(op);
@@ -355,7 +352,6 @@ static void forget(struct sink *self, struct file *f, bool keep)
         s3_request_free(&d->source);
     if (atomic_load(&d->looking))
         s3_request_free(&d->look);
-    local_file_free(&d->local);
     buf_free(&d->body);
     free(d);
     f->sink_data = NULL;

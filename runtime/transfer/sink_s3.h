@@ -18,7 +18,7 @@ struct sink_s3 {
     struct sink base;
     struct s3_client *client;
     char *prefix;
-    struct local_files *from;    /* what bodies are read from; NULL: the parts' buffers */
+    struct local_files *from; /* the source's; bodies are read from it; NULL: the parts' buffers */
     struct s3_client *copy_from; /* whose objects can be copied inside the server, or NULL */
     char *copy_prefix;
 };
@@ -33,7 +33,6 @@ struct s3_file {
     atomic_bool looking; /* look is under way */
     atomic_bool asking;  /* source is, and request only comes after it */
     struct file *file;
-    struct local_file local; /* of a streamed one */
     struct buf body;
     struct nc_err why; /* of the Complete */
     char source_etag[80];

@@ -37,6 +37,7 @@ static int read_stretch(const struct source_dir *s, struct local_file *local, st
             room = READ_STEP;
         if (room > left)
             room = (size_t)left;
+        transfer_keep_pace(p->file->transfer, room);
         if (local_file_read(local, s->folder, p->file, offset, to, room, err) ||
             transfer_part_took(p, room, err))
             return -1;
@@ -65,6 +66,14 @@ static int read_part(const struct source_dir *s, struct local_file *local, struc
     return transfer_part_skip(p, hole, err);
 }
 
+static void forget(struct source *self, struct file *f)
+{
+    (void)self;
+    local_file_free(f->source_data);
+    free(f->source_data);
+    f->source_data = NULL;
+}
+
 static enum op fetch(struct source *self, struct part *p, struct nc_err *err)
 {
     struct source_dir *s = (struct source_dir *)self;
@@ -75,6 +84,8 @@ static enum op fetch(struct source *self, struct part *p, struct nc_err *err)
     }
     bool well = local_file_open(local, s->folder, p->file, err) == 0 &&
                 read_part(s, local, p, err) == 0 && local_file_check(local, p->file, err) == 0;
+    if (p->file->parts == 1 && !p->file->streamed) /* of small ones, very many may be under way */
+        forget(self, p->file);
     return well ? OP_OVER : OP_FAILED;
 }
 
@@ -82,14 +93,6 @@ static void on_part(struct source *self, struct part *part)
 {
     (void)self;
     (void)part;
-}
-
-static void forget(struct source *self, struct file *f)
-{
-    (void)self;
-    local_file_free(f->source_data);
-    free(f->source_data);
-    f->source_data = NULL;
 }
 
 static void free_source(struct source *self)

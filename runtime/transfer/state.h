@@ -3,6 +3,7 @@
  *   transfer.c  makes, fills, starts, watches and frees it
  *   schedule.c  chooses what to begin next, takes in what has ended, knows when all is over
  *   part.c      a part's bytes on their way: into its buffer or into the sink, and its digests
+ *   blocks.c    blocks that hands write while their part goes on coming
  *   check.c     digests of files, from parts that came before their turn
  *   fate.c      what becomes of a part or a file: queued, finished, failed, begun again
  *
@@ -18,8 +19,10 @@
 #include <pthread.h>
 
 enum {
-    OPEN_FILES_MOST = 32,    /* and so many may have to be read back after a kill */
-    BEGUN_FILES_MOST = 1024, /* each may hold a descriptor */
+    OPEN_FILES_MOST = 32, /* and so many may have to be read back after a kill */
+    BEGUN_FILES_MOST = 1024,
+    BEGUN_FILES_LEAST = 16,
+    FILES_EACH = 3, /* descriptors that a begun file may hold: its source's, twice, and its own */
     PARALLEL_MOST = 1024,
     HANDS_MOST = 16,    /* threads for local work: as many reads of a network file system at once */
     BLOCK = 128 * 1024, /* of a streamed part: larger writes were slow and erratic on ext4 */
@@ -39,12 +42,15 @@ struct transfer {
     void *arg;
     uint64_t part_size;
     uint32_t stall_ms;
-    bool sha256;
+    bool sha256, paced;
+    struct pace pace_in, pace_out;
     _Atomic uint64_t bytes_in, bytes_out, retries, refusals;
+    _Atomic uint64_t bytes_read; /* again, from the sink: nothing has moved, but it is alive */
 
-    pthread_mutex_t lock; /* guards all below and every file and part */
-    pthread_cond_t rest;  /* at_rest has become true */
-    pthread_cond_t news;  /* for a hand: there may be something to do */
+    pthread_mutex_t lock;   /* guards all below and every file and part */
+    pthread_cond_t rest;    /* at_rest has become true */
+    pthread_cond_t news;    /* for a hand: there may be something to do */
+    pthread_cond_t written; /* a block has been, or none will be any more */
     pthread_t hands[HANDS_MOST];
     unsigned hands_count;
     struct buffers buffers;
@@ -53,18 +59,19 @@ struct transfer {
     size_t next_waiting, count, room;
     size_t admitted;    /* up to here they may begin; the caller is still at the others */
     struct file *begun; /* begun and not ended; doubly linked */
-    unsigned begun_count;
+    unsigned begun_count, begun_most;
     struct file *again; /* to be fetched once more */
     /* Begun, with parts to claim; and those whose direct copies turn out to be none. */
     struct file *open[OPEN_FILES_MOST + PARALLEL_MOST];
     unsigned opened, open_most, turn;
-    struct file_queue chores;        /* an open or leave (or a finish, without sync) is to begin */
-    struct file_queue finishes;      /* to be synced and finished together, a batch at a time */
-    struct file_queue rereads;       /* stored parts are to be hashed */
-    size_t largest_part;             /* buffer that a part may need */
-    struct file_queue over;          /* ended, not yet taken by the caller */
-    struct file *taken;              /* the last that was */
-    struct part *ready, **ready_end; /* to be stored */
+    struct file_queue chores;   /* an open or leave (or a finish, without sync) is to begin */
+    struct file_queue finishes; /* to be synced and finished together, a batch at a time */
+    struct file_queue rereads;  /* stored parts are to be hashed */
+    size_t largest_part;        /* buffer that a part may need */
+    struct file_queue over;     /* ended, not yet taken by the caller */
+    struct file *taken;         /* the last that was */
+    struct block *blocks, **blocks_end; /* to be written by hands (blocks.h) */
+    struct part *ready, **ready_end;    /* to be stored */
     unsigned ready_weight;
     struct part *live;
     unsigned fetching, storing; /* in sixteenths of a slot */

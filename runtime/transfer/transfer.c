@@ -9,6 +9,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum {
     PARALLEL_PER_CPU = 8,
@@ -17,9 +19,20 @@ enum {
     OPEN_FILES_LEAST = 4,
     PART_ATTEMPTS = 10,
     PART_GIVE_UP_MS = 120 * 1000,
+    PACE_STEP_US = 50 * 1000, /* how late the end of a job may be noticed */
 };
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
+
+/* Three quarters of what the process may have open. */
+static unsigned begun_most(void)
+{
+    struct rlimit limit;
+    uint64_t most = BEGUN_FILES_MOST;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 4 * 3 / FILES_EACH < most)
+        most = limit.rlim_cur / 4 * 3 / FILES_EACH;
+    return most < BEGUN_FILES_LEAST ? BEGUN_FILES_LEAST : (unsigned)most;
+}
 
 int transfer_new(struct transfer **out, const struct transfer_options *options, struct nc_err *err)
 {
@@ -50,22 +63,28 @@ int transfer_new(struct transfer **out, const struct transfer_options *options, 
     t->part_size = options->part_size;
     t->stall_ms = options->stall_ms;
     t->sha256 = options->sha256;
+    t->paced = options->limit_rate > 0;
+    pace_init(&t->pace_in, t->paced ? options->limit_rate : 1);
+    pace_init(&t->pace_out, t->paced ? options->limit_rate : 1);
     t->growing = options->growing;
     t->open_most = t->sink->local ? parallel : parallel / 2;
     if (t->open_most < OPEN_FILES_LEAST)
         t->open_most = OPEN_FILES_LEAST;
     if (t->open_most > OPEN_FILES_MOST)
         t->open_most = OPEN_FILES_MOST;
+    t->begun_most = begun_most();
     queue_init(&t->chores);
     queue_init(&t->finishes);
     queue_init(&t->rereads);
     queue_init(&t->over);
+    t->blocks_end = &t->blocks;
     t->ready_end = &t->ready;
     t->moved_ms = clock_ms();
     buffers_init(&t->buffers, memory);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->rest, NULL);
     pthread_cond_init(&t->news, NULL);
+    pthread_cond_init(&t->written, NULL);
     *out = t;
     return 0;
 }
@@ -142,6 +161,7 @@ void transfer_free(struct transfer *t)
     buffers_free(&t->buffers);
     pthread_cond_destroy(&t->rest);
     pthread_cond_destroy(&t->news);
+    pthread_cond_destroy(&t->written);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -178,6 +198,7 @@ static struct file *new_file(const struct transfer *t, const struct transfer_fil
     f->part_size = part_size;
     f->parts = plan_parts(wanted->size, part_size);
     f->streamed = is_streamed(t, f->size, part_size);
+    f->block = BLOCK;
     f->path = copy_of(wanted->path, &failed);
     f->version = copy_of(wanted->version, &failed);
     f->etag = copy_of(wanted->etag, &failed);
@@ -349,8 +370,9 @@ void transfer_stats(struct transfer *t, struct transfer_stats *out)
 {
     pthread_mutex_lock(&t->lock);
     uint64_t in = atomic_load(&t->bytes_in), written = atomic_load(&t->bytes_out);
-    if (in + written + t->files_done != t->seen_bytes) {
-        t->seen_bytes = in + written + t->files_done;
+    uint64_t seen = in + written + atomic_load(&t->bytes_read) + t->bytes_done + t->files_done;
+    if (seen != t->seen_bytes) {
+        t->seen_bytes = seen;
         t->moved_ms = clock_ms();
     }
     *out = (struct transfer_stats){
@@ -412,6 +434,24 @@ void transfer_bound(struct transfer *t, struct http_request *r)
     r->give_up_ms = PART_GIVE_UP_MS;
     r->stall_ms = t->stall_ms;
     r->cut_late = r->take != NULL;
+    if (t->paced)
+        r->pace = r->take ? &t->pace_in : &t->pace_out;
+}
+
+void transfer_keep_pace(struct transfer *t, size_t bytes)
+{
+    if (!t->paced || !t->source->local || !t->sink->local)
+        return;
+    uint64_t wait_us = pace_book(&t->pace_in, bytes, clock_us());
+    pthread_mutex_lock(&t->lock);
+    while (wait_us && !t->stopping) {
+        uint64_t step = wait_us < PACE_STEP_US ? wait_us : PACE_STEP_US;
+        pthread_mutex_unlock(&t->lock);
+        usleep((useconds_t)step);
+        wait_us -= step;
+        pthread_mutex_lock(&t->lock);
+    }
+    pthread_mutex_unlock(&t->lock);
 }
 
 void transfer_note(struct transfer *t, const struct http_request *r)

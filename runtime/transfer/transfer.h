@@ -28,9 +28,9 @@
  *
  * Threads: the caller's thread makes, starts, watches and frees a transfer; requests run on the
  * HTTP pool's workers, and local work (reading, syncing, renaming) on threads of the transfer's
- * own, "hands"; only streamed blocks are written by whoever receives them. A source or sink is a
- * vtable of calls that begin something; the end of it is reported by one of the transfer_*_ended
- * functions, at once or from a worker.
+ * own, "hands"; only small streamed blocks are written by whoever receives them. A source or sink
+ * is a vtable of calls that begin something; the end of it is reported by one of the
+ * transfer_*_ended functions, at once or from a worker.
  */
 #ifndef NC_TRANSFER_TRANSFER_H
 #define NC_TRANSFER_TRANSFER_H
@@ -75,12 +75,14 @@ struct file {
     bool streamed; /* its parts are */
     bool direct;   /* its parts are, until the sink says that it can't */
     bool hashes;   /* its own digests are computed */
+    bool aside;   /* streamed: hands write its blocks while others come, which a slow write needs */
+    size_t block; /* streamed: bytes of a block. The sink's open may set this and aside */
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
-    bool found;     /* the sink goes on with what an earlier run has written: there are bytes in it */
-    bool cloned;    /* the sink has made it out of the source's own blocks: no byte was read */
-    bool hashing;   /* a worker is at it, or a part that goes into it as it comes */
+    bool found;   /* the sink goes on with what an earlier run has written: there are bytes in it */
+    bool cloned;  /* the sink has made it out of the source's own blocks: no byte was read */
+    bool hashing; /* a worker is at it, or a part that goes into it as it comes */
     bool failing;
     bool orphans; /* the sink may have begun more than it knows of */
     bool again;   /* start over once the sink has left it */
@@ -112,6 +114,7 @@ struct part {
     uint32_t index;
     uint64_t offset;
     size_t len;
+    bool direct;                  /* as the file was when this was claimed */
     char *data;                   /* kept: len bytes; streamed: a block; direct: NULL */
     size_t room;                  /* bytes of data */
     size_t taken;                 /* bytes that have come */
@@ -121,6 +124,9 @@ struct part {
     bool rewrites;                /* an attempt before this one has left bytes in the sink */
     uint8_t tries;
     bool fetching, fetched, hashed, storing, stored;
+    uint32_t blocks; /* handed over and not written yet */
+    bool come;       /* the fetch has ended, with fetch_err (owned) or well */
+    struct nc_err *fetch_err;
     struct xxh3 own;
     struct sha256 sent;
     struct sha256 hash; /* the file's, gone on with */
@@ -195,12 +201,13 @@ struct transfer_options {
     struct http_pool *pool;
     struct source *source; /* both are taken over, whatever transfer_new returns */
     struct sink *sink;
-    uint64_t memory;    /* budget for buffers in bytes; 0: as limits allow */
-    unsigned parallel;  /* parts in flight, both directions together; 0: by CPUs, and climbing */
-    uint64_t part_size; /* 0: by file size */
-    uint32_t stall_ms;  /* a part's request that moves nothing for so long is cut; 0: 30,000 */
-    bool sha256;        /* every file's is computed, also where none is expected */
-    bool growing;       /* files are added after the start too, until transfer_no_more */
+    uint64_t memory;     /* budget for buffers in bytes; 0: as limits allow */
+    unsigned parallel;   /* parts in flight, both directions together; 0: by CPUs, and climbing */
+    uint64_t part_size;  /* 0: by file size */
+    uint64_t limit_rate; /* bytes a second, in each direction; 0: no limit */
+    uint32_t stall_ms;   /* a part's request that moves nothing for so long is cut; 0: 30,000 */
+    bool sha256;         /* every file's is computed, also where none is expected */
+    bool growing;        /* files are added after the start too, until transfer_no_more */
     void (*ended)(void *arg); /* once, on any thread: everything has come to rest. May only
                                  signal. */
     void *arg;
@@ -211,7 +218,7 @@ struct transfer_stats {
     uint64_t bytes_in, bytes_out;     /* over the wire so far, parts that failed not counted */
     uint64_t files_total, files_done, files_failed, files_waiting;
     uint64_t retries;
-    uint64_t moved_ms; /* when bytes last moved, monotonic */
+    uint64_t moved_ms; /* when bytes last moved, or were read back, monotonic */
     uint64_t memory;   /* the budget, bytes */
     unsigned parallel; /* as it stands now */
 };
@@ -267,6 +274,10 @@ int transfer_part_take(struct part *part, const char *data, size_t len, struct n
 /* The next n bytes are zeros, and of a hole. */
 int transfer_part_skip(struct part *part, size_t n, struct nc_err *err);
 
+/* Waits until these bytes may move, where both ends are local and there is a limit. Without the
+ * lock, on a hand. */
+void transfer_keep_pace(struct transfer *t, size_t bytes);
+
 /* For sources and sinks, from a worker, as the last thing their operation does. err NULL: success;
  * it is copied. */
 void transfer_part_fetched(struct part *part, const struct nc_err *err);
@@ -281,7 +292,8 @@ void transfer_cloned(struct file *file);
 _Atomic uint64_t *transfer_bytes_in(struct transfer *t);
 _Atomic uint64_t *transfer_bytes_out(struct transfer *t);
 struct http_pool *transfer_pool(struct transfer *t);
-/* Sets how patient the request of a part is. */
+/* Sets how patient the request of a part is, and the rate that it keeps to. After its hooks and its
+ * body have been set. */
 void transfer_bound(struct transfer *t, struct http_request *r);
 /* Counts what a request's attempts say about the service. */
 void transfer_note(struct transfer *t, const struct http_request *r);

@@ -1,13 +1,11 @@
---- One transfer by the engine alone, without markers or manifests: what most benchmarks measure.
+--- One transfer by the engine alone, without markers or manifests: for what `ncrun cp` does not do.
 --
---   ncrun spec/bench/move.lua from=s3://bucket/prefix/ to=folder
 --   ncrun spec/bench/move.lua from=hub:owner/name to=s3://bucket/prefix/
---   ncrun spec/bench/move.lua from=folder to=none record=digests.json     reads, and keeps part digests
---   ncrun spec/bench/move.lua from=folder to=other check=digests.json     checks every part against them
+--   ncrun spec/bench/move.lua from=hub:owner/name to=folder
+--   ncrun spec/bench/move.lua from=hub:owner/name to=none                  only reads
 
 local errors   = require "nc.errors"
 local hub      = require "nc.hub"
-local json     = require "nc.json"
 local recipe   = require "nc.recipe"
 local s3       = require "nc.s3"
 local sys      = require "nc.core.sys"
@@ -54,28 +52,11 @@ local function open_sink(address)
     return bucket and { kind = "s3", client = bucket.client, prefix = prefix } or { kind = "dir", root = address }
 end
 
-local function add_digests(files, path)
-    local file <close> = assert(io.open(path))
-    local known = json.decode(file:read "a")
-    for _, f in ipairs(files) do
-        f.part_size, f.parts = known[f.path].part_size, known[f.path].parts
-    end
-end
-
-local function record(ended, path)
-    local known = {}
-    for _, f in ipairs(ended) do known[f.path] = { part_size = f.part_size, parts = f.parts } end
-    local file <close> = assert(io.open(path, "w"))
-    assert(file:write(json.encode(known)))
-end
-
 return recipe {
     summary = "Move files from one place to another.",
     params = {
         from      = { nil, "hub:owner/name, s3://bucket/prefix/ or a folder", required = true },
         to        = { nil, "s3://bucket/prefix/, a folder, or none: only read", required = true },
-        check     = { "", "part digests that every part must have: a file" },
-        record    = { "", "where the part digests go: a file" },
         parallel  = { 0, "parts in flight; 0: the engine's own choice" },
         part_size = { "0", "bytes of a part; 0: the engine's own choice", type = "size" },
         memory    = { "0", "most memory for parts in flight; 0: the engine's own choice", type = "size" },
@@ -83,7 +64,6 @@ return recipe {
 
     run = function(p)
         local source, files = open_source(p.from)
-        if p.check ~= "" then add_digests(files, p.check) end
         local function given(value) return value > 0 and value or nil end
         local done = transfer.run {
             source = source, sink = open_sink(p.to), files = files, label = "move",
@@ -92,6 +72,5 @@ return recipe {
         if #done.failed > 0 then
             error(errors.new { code = "SomeFailed", message = ("%d files failed"):format(#done.failed) }, 0)
         end
-        if p.record ~= "" then record(done.files, p.record) end
     end,
 }

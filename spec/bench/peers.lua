@@ -16,9 +16,27 @@ function peers.synced(folder, argv)
     return join({ "sh", "-c", [["$@" && find "$0" -type f -exec sync {} +]], folder }, argv)
 end
 
----@param from string  what spec/bench/move.lua takes
+--- Runs a command that prepares something.
+function peers.run(argv)
+    local done = proc.capture(argv)
+    if done.code ~= 0 then error(("%s: %s"):format(table.concat(argv, " "), done.stderr), 0) end
+end
+
+-- ---- ncrun ----
+
+--- A tree from one place to another; more words are options of `ncrun cp`.
 function peers.ncrun(from, to, ...)
-    return { "build/ncrun", "spec/bench/move.lua", "from=" .. from, "to=" .. to, ... }
+    return { "build/ncrun", "cp", "-r", "--quiet", from, to, ... }
+end
+
+--- The engine between places that `ncrun cp` does not know: hub:owner/name, none.
+function peers.engine(from, to)
+    return { "build/ncrun", "spec/bench/move.lua", "from=" .. from, "to=" .. to }
+end
+
+--- A model of the hub into the bucket, below models/.
+function peers.ncrun_stage(repository)
+    return { "build/ncrun", "recipes/stage-weights.lua", "model=" .. repository }
 end
 
 -- ---- rclone ----
@@ -49,11 +67,10 @@ end
 
 --- Brings the site's input into the bucket, each file in one request where S3 allows it.
 function peers.fill(site, prefix)
-    local done = proc.capture(join(RCLONE, {
+    peers.run(join(RCLONE, {
         "--transfers", "16", "--s3-upload-cutoff", "5Gi", "--s3-chunk-size", "16Mi", "--s3-disable-checksum",
         site.input, peers.rclone_place(site, prefix),
     }))
-    if done.code ~= 0 then error("rclone: " .. done.stderr, 0) end
     site:check_bucket(prefix)
 end
 

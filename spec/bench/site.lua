@@ -107,16 +107,17 @@ end
 
 -- ---- input ----
 
--- The files that contestants move, by path, and the folder that has them.
-local function note_input(self, folder)
+--- Makes a folder the input: what contestants move, and what check_... compare with. Markers don't count.
+---@return string folder
+function Site:use(folder)
     self.input, self.sizes = folder, {}
     for _, name in ipairs(sys.readdir(folder)) do
-        self.sizes[name] = sys.stat(folder .. "/" .. name).size
+        if name:sub(1, 1) ~= "." then self.sizes[name] = sys.stat(folder .. "/" .. name).size end
     end
     return folder
 end
 
---- A folder of files of equal size that no one can compress; it is what check_... compare with.
+--- A folder of files of equal size that no one can compress, as the input.
 ---@param where string?  the folder it is made in: self.dir unless said
 ---@return string folder
 function Site:make_files(count, size, where)
@@ -125,7 +126,7 @@ function Site:make_files(count, size, where)
     shell([[head -c "$1" /dev/zero |
         openssl enc -aes-128-ctr -nosalt -K 00112233445566778899aabbccddeeff -iv 00 2>/dev/null |
         split -b "$2" -a 5 -d - "$0/file-"]], folder, ("%d"):format(count * size), ("%d"):format(size))
-    return note_input(self, folder)
+    return self:use(folder)
 end
 
 --- SIZE in SHARDS files.
@@ -133,12 +134,12 @@ function Site:make_large(where)
     return self:make_files(self.shards, self.size // self.shards, where)
 end
 
---- A generated checkpoint as a repository of the hub.
+--- A generated checkpoint as a repository of the hub, and as the input.
 function Site:make_checkpoint(repository)
     local folder = self.dir .. "/hub/" .. repository
     must { "spec/fixtures/make-checkpoint", folder, ("size=%d"):format(self.size),
         ("shards=%d"):format(self.shards) }
-    return note_input(self, folder)
+    return self:use(folder)
 end
 
 --- "16 x 256.0 MiB"
@@ -176,6 +177,13 @@ function Site:serve(scheme)
     end)
     for name, value in said:gmatch "export ([%w_]+)='([^']*)'\n" do sys.setenv(name, value) end
     self.bucket = s3.bucket(os.getenv "NC_BUCKET")
+end
+
+--- Ends the server, and forgets the hub's files.
+function Site:stop()
+    self.server:__close()
+    self.server = nil
+    must { "rm", "-rf", self.dir .. "/hub" }
 end
 
 --- One of the server's own pages: its answer's body.

@@ -72,7 +72,21 @@ for _, server in ipairs(helper.servers()) do
                     :format(from, helper.NCRUN, key, helper.NCRUN, key, from), server.env)
                 assert.are.equal(0, code, err)
             end
-            assert.are.equal("", places.aws(server, "cp", places.url(server, "stream/0"), "-"))
+        end)
+
+        it("takes keys that are no paths from prefix to prefix", function()
+            local names = { "a//b", "/lead", "q?x=1#f", "%2F%zz", "./dot", "tail/", "ü ö+" }
+            for _, name in ipairs(names) do
+                local code, _, err = helper.run({ helper.NCRUN, "cp", "-", places.url(server, "odd/") .. name .. "x" },
+                    { env = server.env, stdin = name })
+                assert.are.equal(0, code, err)
+            end
+            places.ncrun(server, "cp", "-r", places.url(server, "odd"), places.url(server, "odder"))
+            for _, name in ipairs(names) do
+                assert.are.equal(name, (places.ncrun(server, "cat", places.url(server, "odder/") .. name .. "x")))
+            end
+            places.ncrun(server, "rm", "-r", places.url(server, "odder"))
+            assert.are.same({}, places.keys(server, "odder/"))
         end)
 
         it("says what is not there", function()
@@ -115,13 +129,13 @@ describe("cp", function()
 
     it("makes a folder of a key that ends with /", function()
         local back = helper.tmp()
-        helper.sh(('printf "" | "%s" cp - %s'):format(helper.NCRUN, places.url(server, "marks/f")), server.env)
-        places.aws(server, "cp", places.url(server, "marks/f"), places.url(server, "marks/deep/"))
-        helper.run({ "sh", "-c", [[curl -sSf -X PUT --aws-sigv4 aws:amz:us-east-1:s3 \
+        places.ncrun(server, "cp", places.tree { f = "1" } .. "/f", places.url(server, "marks/deep/"))
+        local code, _, err = helper.run({ "sh", "-c", [[curl -sSf -X PUT --aws-sigv4 aws:amz:us-east-1:s3 \
             --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' \
             -H 'Content-Length: 0' "$AWS_ENDPOINT_URL/$NC_BUCKET/marks/hollow/"]] }, { env = server.env })
+        assert.are.equal(0, code, err)
         places.ncrun(server, "cp", "-r", places.url(server, "marks/"), back)
-        assert.are.equal(0, (helper.sh(("test -d %s/hollow"):format(back))))
+        assert.are.equal(0, (helper.sh(("test -d %s/hollow && test -f %s/deep/f"):format(back, back))))
         places.ncrun(server, "cp", "-r", places.url(server, "marks/"), places.url(server, "marks2/"))
         assert.truthy(table.concat(places.keys(server, "marks2/"), " "):find("marks2/hollow/", 1, true))
     end)
@@ -175,6 +189,29 @@ describe("cp", function()
             assert.are.equal(expected, code, err)
             assert.truthy(err:find((expected == 0 and "grew" or "changed") .. " while it was copied", 1, true), err)
         end
+    end)
+
+    it("goes on after kill -9 where it was, under whatever name", function()
+        local slow <close> = helper.server { rate = 12 << 20 }
+        local from, back = places.tree { f = 30 << 20 }, helper.tmp()
+        places.ncrun(slow, "cp", from .. "/f", places.url(slow, "f"), "part_size=5MiB")
+        for _, name in ipairs { "f", "other" } do
+            local words = { "cp", places.url(slow, "f"), back .. "/" .. name, "part_size=5MiB", "parallel=2" }
+            slow:reset()
+            local first <close> = helper.start({ helper.NCRUN, table.unpack(words) }, { env = slow.env })
+            helper.eventually(30, "some parts", function()
+                local get = slow:counters().s3.ops.GetObject
+                return get and get.out > 13 << 20
+            end)
+            first:kill "KILL"
+            first:wait(10)
+            assert.is_nil(helper.read(back .. "/" .. name))
+            slow:reset()
+            places.ncrun(slow, table.unpack(words))
+            assert.are.equal(0, (helper.run { "cmp", from .. "/f", back .. "/" .. name }))
+            assert.is_true(slow:counters().s3.ops.GetObject.out < 29 << 20, name)
+        end
+        assert.are.same({ "f", "other" }, places.files(back))
     end)
 
     it("only says with dry_run what it would do", function()

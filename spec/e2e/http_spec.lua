@@ -208,6 +208,20 @@ describe("an HTTP request", function()
     end)
 end)
 
+describe("the room for connections", function()
+    it("is what the system allows, whatever it gives to begin with", function()
+        local script = helper.tmp() .. "/limits.lua"
+        helper.write(script, [[for line in io.lines "/proc/self/limits" do print(line) end]])
+        for limits, want in pairs { ["300:5000"] = 5000, ["300:300"] = 300, ["300:500000"] = 65536 } do
+            local code, out, err = helper.run { "prlimit", "--nofile=" .. limits, helper.NCRUN, script }
+            if not err:find "Operation not permitted" then -- to raise the hard limit may not be ours
+                assert.are.equal(0, code, err)
+                assert.are.equal(want, tonumber(out:match "Max open files%s+(%d+)"))
+            end
+        end
+    end)
+end)
+
 -- What the environment decides is read at the start of a process.
 describe("the environment of HTTP", function()
     local script = helper.tmp() .. "/get.lua"

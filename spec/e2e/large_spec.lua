@@ -1,4 +1,4 @@
--- Staging what is large: what is resumed is counted in bytes, memory in what the kernel says.
+-- What is large: what is resumed is counted in bytes, memory in what the kernel says.
 local helper = require "spec.helper"
 local staging = require "spec.staging"
 
@@ -49,5 +49,21 @@ describe("a large stage", function()
         assert.equal(0, code, err)
         local peak = tonumber(err:match "Maximum resident set size %(kbytes%): (%d+)")
         assert.is_true(peak < 300 * 1024, ("peak memory was %d KiB"):format(peak))
+    end)
+end)
+
+describe("a large listing", function()
+    it("of a million keys stays under 200 MiB, looked at and planned", function()
+        local server <close> = helper.server { memory = "yes", keys = 1000000 }
+        local folder = helper.tmp()
+        local function peak(line)
+            local code, out, err = helper.run({ "/usr/bin/time", "-f", "peak %M", "sh", "-c", line, helper.NCRUN,
+                "s3://" .. server.env.NC_BUCKET, folder }, { env = server.env, timeout = 240 })
+            assert.equal(0, code, err)
+            assert.is_true(tonumber(err:match "peak (%d+)") < 200 * 1024, err)
+            return out
+        end
+        assert.equal("Total Objects: 1000000\n   Total Size: 0\n", peak '"$0" ls -r "$1" summarize=yes | tail -2')
+        assert.equal("100000\n", peak '"$0" sync "$1/many" "$2" --dryrun --exclude "0[1-9]*" | wc -l')
     end)
 end)

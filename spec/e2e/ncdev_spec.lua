@@ -20,7 +20,8 @@ local function ask(server, method, path, opts)
     if opts.body then table.move({ "--data-binary", "@-" }, 1, 2, #argv + 1, argv) end
     argv[#argv + 1] = url
     local code = helper.run(argv, { timeout = 20, stdin = opts.body })
-    local head, rest = (helper.read(body) or ""):match "^(.-\r\n)\r\n(.*)$"
+    local answer = (helper.read(body) or ""):gsub("^HTTP/%S+ 100 [^\n]*\n\r\n", "")
+    local head, rest = answer:match "^(.-\r\n)\r\n(.*)$"
     local res = { curl = code, status = tonumber((head or ""):match "^HTTP/%S+ (%d+)"), body = rest or "" }
     for name, value in (head or ""):gmatch "([%w-]+): ([^\r]*)\r\n" do
         res[name:lower()] = value
@@ -87,6 +88,46 @@ describe("the local server", function()
         assert.are.equal(0, (server:stop()))
         assert.is_true(os.time() - began <= 3)
         waiting:wait(5)
+    end)
+
+    it("sends what it has in memory, of one part and of several, where something else was before too", function()
+        local server <close> = helper.server { root = false, memory = "yes", etag = "fast", keep = "64m" }
+        local patient = { timeout = 20 }
+        for _, letter in ipairs { "a", "b" } do
+            local large, last = letter:rep(5 << 20), "the end of " .. letter
+            local upload = s3(server, "POST", "big?uploads=").body:match "<UploadId>(%w+)"
+            local list = {}
+            for i, part in ipairs { large, last } do
+                local etag = s3(server, "PUT", ("big?partNumber=%d&uploadId=%s"):format(i, upload),
+                    helper.env(patient, { body = part })).etag
+                assert.matches('^"%x+%-xxh3"$', etag) -- no client can take it for an MD5
+                list[i] = ("<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>"):format(i, etag)
+            end
+            assert.are.equal(200, s3(server, "POST", "big?uploadId=" .. upload, {
+                body = "<CompleteMultipartUpload>" .. table.concat(list) .. "</CompleteMultipartUpload>",
+            }).status)
+            assert.is_true(s3(server, "GET", "big", patient).body == large .. last)
+            assert.are.equal(letter:rep(3) .. "the", s3(server, "GET", "big", {
+                headers = { ("Range: bytes=%d-%d"):format((5 << 20) - 3, (5 << 20) + 2) },
+            }).body)
+            assert.are.equal(204, s3(server, "DELETE", "big").status)
+            assert.are.equal(200, s3(server, "PUT", "one", helper.env(patient, { body = large })).status)
+            assert.is_true(s3(server, "GET", "one", patient).body == large)
+        end
+    end)
+
+    it("holds each direction to a rate that may change while it serves", function()
+        local server <close> = helper.server { rate = "64k" }
+        local body = ("x"):rep(1 << 20) -- 16 s
+        assert.are.equal(TIMED_OUT, s3(server, "PUT", "slow", { body = body, timeout = 1 }).curl)
+        local function rate(bytes)
+            return ask(server, "POST", server.env.NCDEV_ADMIN .. "/rate?bytes=" .. bytes, { body = "" }).status
+        end
+        assert.are.equal(204, rate "0")
+        assert.are.equal(200, s3(server, "PUT", "slow", { body = body, timeout = 15 }).status)
+        assert.are.equal(204, rate "64k")
+        assert.are.equal(TIMED_OUT, s3(server, "GET", "slow", { timeout = 1 }).curl)
+        assert.are.equal(400, rate "much")
     end)
 
     it("tells a wrong secret, a wrong key, no signature and a wrong clock apart", function()

@@ -84,7 +84,17 @@ describe("sync", function()
         assert.truthy(table.concat(places.keys(server, "s/"), " "):find "s/old")
     end)
 
-    it("goes on past ten thousand files batch by batch", function()
+    it("refuses a name far down a long list before its page is begun", function()
+        local server <close> = helper.server { memory = "yes", keys = 14500 }
+        server:faults { "GET * op=ListObjectsV2 nth=13 add-key=many/..%2Fup" }
+        local back = helper.tmp()
+        local code, _, err = places.try(server, "sync", places.url(server, "many"), back .. "/d", "--quiet")
+        assert.are.equal(1, code, err)
+        assert.truthy(err:find('"../up" would leave the folder', 1, true), err)
+        assert.are.equal(3, (helper.sh(("test ! -e %s/up && test ! -e %s/d/0013000 && exit 3"):format(back, back))))
+    end)
+
+    it("goes on past ten thousand files while it lists", function()
         local server <close> = helper.server { memory = "yes", keys = 20001 }
         local _, err = places.ncrun(server, "sync", places.url(server, "many"), places.url(server, "copy"), "--quiet")
         assert.are.equal("", err)
@@ -154,10 +164,22 @@ describe("a copy of a staged model", function()
             part=$(xxhsum -H2 %s/config.json | cut -d ' ' -f 1)
             oldpart=$(xxhsum -H2 %s/config.json | cut -d ' ' -f 1)
             sed -i "s/$old/$sum/; s/$oldpart/$part/" %s/.complete
-            touch -d '2 hours ago' %s/config.json]]):format(a, a, b, a, b, a, a))
+            touch -d '2 hours ago' %s/config.json %s/.complete]]):format(a, a, b, a, b, a, a, a))
         local out = places.ncrun(server, "sync", a, b)
         assert.truthy(out:find("copy: " .. a .. "/config.json", 1, true), out)
         places.assert_same(a, b)
+    end)
+
+    it("is said to be none yet while it is staged, and whose manifest can't be read", function()
+        local dir, back = places.tree { w = "1", [".staging"] = "{}" }, helper.tmp()
+        local _, err = places.ncrun(server, "cp", "-r", dir, back)
+        assert.truthy(err:find("has a .staging and no .complete", 1, true), err)
+        assert.are.same({ "w" }, places.files(back))
+        helper.write(dir .. "/.complete", '{ "version": 1, ')
+        local code
+        code, _, err = places.try(server, "cp", "-r", dir, back)
+        assert.are.equal(1, code)
+        assert.truthy(err:find(dir .. "/.complete: the marker is JSON that was cut short", 1, true), err)
     end)
 
     it("says that it was not verified where the marker lists nothing", function()

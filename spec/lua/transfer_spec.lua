@@ -229,3 +229,26 @@ describe("a transfer", function()
         assert.same({}, copy:list())
     end)
 end)
+
+describe("a limit of the rate", function()
+    local SIZE <const>, RATE <const> = 6 << 20, 4 << 20
+
+    -- Two thirds of what the limit leaves: the first bytes of a booking move at once.
+    local function assert_slow(source, sink)
+        local done = transfer.run {
+            source = source, sink = sink, files = { { path = "f", size = SIZE } }, limit_rate = RATE,
+        }
+        assert.equal(1, #done.files)
+        assert.is_true(done.seconds > SIZE / RATE * 2 / 3, done.seconds .. " s")
+    end
+
+    it("is kept from bucket to folder, folder to bucket and folder to folder", function()
+        local server <close> = helper.server()
+        local bucket, folder = pipe.bucket(server), helper.tmp()
+        helper.write(folder .. "/f", pipe.bytes(SIZE))
+        local from, to = { kind = "dir", root = folder }, { kind = "s3", client = bucket.client, prefix = "p/" }
+        assert_slow(from, to)
+        assert_slow(to, { kind = "dir", root = helper.tmp() })
+        assert_slow(from, { kind = "dir", root = helper.tmp() })
+    end)
+end)

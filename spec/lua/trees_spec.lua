@@ -3,6 +3,7 @@ local errors  = require "nc.errors"
 local files   = require "nc.files"
 local names   = require "nc.trees.names"
 local stores  = require "nc.stores"
+local sys     = require "nc.core.sys"
 
 local function listed(...)
     local list, at = { ... }, 0
@@ -83,6 +84,23 @@ describe("two lists", function()
         assert.is_false(same({ size = 5, modified = 200, etag = '"x"' }, { sha256 = "1" }, { sha256 = "2" }))
         assert.is_true(same({ size = 5, modified = 1 }, { sha256 = "1" }, { sha256 = "1" }))
         assert.is_false(same({ size = 5, modified = 1 }, { sha256 = "1" }, {}))
+    end)
+end)
+
+describe("a folder", function()
+    it("is listed in the order in which a bucket lists its keys", function()
+        local root = sys.mkdtemp()
+        local expected = { "a-b", "a.b", "a/x", "a/z/q", "a/z.q", "a0/y", "b" }
+        table.sort(expected)
+        for _, path in ipairs(expected) do
+            sys.mkdir(root .. "/" .. (path:match "^(.*)/" or ""))
+            assert(io.open(root .. "/" .. path, "w")):close()
+        end
+        local listed_paths = {}
+        for file in stores.open(root):list() do listed_paths[#listed_paths + 1] = file.path end
+        assert.are.same(expected, listed_paths)
+        stores.open(root):remove(expected)
+        for _, folder in ipairs { "/a/z", "/a", "/a0", "" } do assert(os.remove(root .. folder)) end
     end)
 end)
 

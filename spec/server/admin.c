@@ -85,7 +85,7 @@ static void run_rate(struct request *r)
 {
     uint64_t rate;
     const char *bytes = request_query(r, "bytes");
-    if (!bytes || !text_size(bytes, &rate)) {
+    if (!bytes || !str_size(bytes, &rate)) {
         refuse(r, 400, "?bytes= wants bytes a second, with k, m or g if you like");
         return;
     }
@@ -105,9 +105,9 @@ static void upload_json(void *cls, const struct upload *u)
     if (out->data[out->len - 1] != '[')
         buf_putc(out, ',');
     buf_printf(out, "{\"id\":\"%s\",\"bucket\":", u->id);
-    text_json(out, u->bucket);
+    str_json(out, u->bucket);
     buf_puts(out, ",\"key\":");
-    text_json(out, u->key);
+    str_json(out, u->key);
     buf_printf(out, ",\"started\":%" PRId64 ",\"parts\":%zu,\"bytes\":%" PRIu64 "}", u->started,
                u->count, bytes);
 }
@@ -124,7 +124,7 @@ static void run_uploads(struct request *r)
 
 static void expiration(const struct request *r, char out[32])
 {
-    text_iso_date(out, request_now(r) + r->srv->opt.sts_expires_s);
+    str_iso_date(out, request_now(r) + r->srv->opt.sts_expires_s);
     memcpy(out + 19, "Z", 2); /* without the milliseconds: some parsers want none */
 }
 
@@ -136,11 +136,11 @@ static void keys_json(struct request *r, const char *head)
     expiration(r, date);
     struct buf *out = json(r);
     buf_printf(out, "{%s\"AccessKeyId\":", head);
-    text_json(out, k.access_key);
+    str_json(out, k.access_key);
     buf_puts(out, ",\"SecretAccessKey\":");
-    text_json(out, k.secret_key);
+    str_json(out, k.secret_key);
     buf_puts(out, ",\"Token\":");
-    text_json(out, k.session_token);
+    str_json(out, k.session_token);
     buf_printf(out, ",\"Expiration\":\"%s\"}", date);
 }
 
@@ -164,7 +164,7 @@ static void sts_error(struct request *r, int status, const char *code, const cha
 static void element(struct buf *out, const char *name, const char *value)
 {
     buf_printf(out, "<%s>", name);
-    text_xml(out, value);
+    str_xml(out, value);
     buf_printf(out, "</%s>", name);
 }
 
@@ -300,9 +300,9 @@ static const struct route metadata = {"Metadata", BODY_DROP, run_metadata},
 /* "-" and "latest" are too short, or unsigned where they ask for metadata, to be buckets. */
 bool admin_claims(const struct request *r)
 {
-    return text_starts(r->path, "-/") || ((text_starts(r->path, "latest/meta-data/") ||
-                                           strcmp(r->path, "latest/api/token") == 0) &&
-                                          !request_header(r, "authorization"));
+    return str_starts(r->path, "-/") || ((str_starts(r->path, "latest/meta-data/") ||
+                                          strcmp(r->path, "latest/api/token") == 0) &&
+                                         !request_header(r, "authorization"));
 }
 
 const struct route *admin_route(struct request *r)
@@ -318,5 +318,5 @@ const struct route *admin_route(struct request *r)
         if (here && request_is(r, pages[i].method))
             return &pages[i].route;
     }
-    return text_starts(r->path, "latest/meta-data/") ? &metadata : &unknown;
+    return str_starts(r->path, "latest/meta-data/") ? &metadata : &unknown;
 }

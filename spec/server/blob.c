@@ -116,7 +116,7 @@ struct blob *blob_create(struct blob_folder *f, uint64_t size)
     struct blob *b = f->keep && size > SMALL ? reuse(f, size) : NULL;
     if (b)
         return b;
-    b = text_alloc(sizeof *b);
+    b = str_alloc(sizeof *b);
     *b = (struct blob){.folder = f, .refs = 1, .id = atomic_fetch_add(&f->next, 1), .fd = -1};
     b->room = f->dir < 0 ? size : 0;
     if (f->dir < 0 && size <= SMALL) {
@@ -166,8 +166,9 @@ void blob_seal(struct blob *b)
         close(b->fd);
         b->fd = -1;
     } else if (b->fd >= 0 && !b->bytes) {
-        void *map = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
-        b->bytes = map == MAP_FAILED ? NULL : map; /* without, it is read through fd */
+        b->bytes = mmap(NULL, b->room, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+        if (b->bytes == MAP_FAILED)
+            b->bytes = NULL; /* then it is read through fd */
     }
 }
 
@@ -180,7 +181,7 @@ struct blob *blob_replayed(struct blob_folder *f, uint64_t id)
         atomic_fetch_add(&b->refs, 1);
         return b;
     }
-    b = text_alloc(sizeof *b);
+    b = str_alloc(sizeof *b);
     *b = (struct blob){.folder = f, .refs = 1, .id = id, .fd = -1};
     omap_put(&f->ids, name, b);
     if (id >= f->next)

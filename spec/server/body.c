@@ -21,7 +21,7 @@ static void find_checksum(struct request *r)
         if (digest_of_checksum(r->headers.v[i].name) != DIGEST_NONE)
             name = r->headers.v[i].name;
     }
-    if (name && text_starts(name, "x-amz-checksum-") && strlen(name) < sizeof b->checksum_name) {
+    if (name && str_starts(name, "x-amz-checksum-") && strlen(name) < sizeof b->checksum_name) {
         memcpy(b->checksum_name, name, strlen(name) + 1);
         digest_init(&b->checksum, digest_of_checksum(name));
     }
@@ -30,11 +30,11 @@ static void find_checksum(struct request *r)
 static void start_s3(struct request *r)
 {
     struct body *b = &r->body;
-    if (text_starts(r->sig.payload, "STREAMING-")) {
+    if (str_starts(r->sig.payload, "STREAMING-")) {
         b->is_chunked = true;
         if (!chunked_init(&b->chunked, &r->sig))
             wrong(b, "InvalidArgument");
-        if (!text_u64(request_header(r, "x-amz-decoded-content-length"), &b->expected))
+        if (!str_u64(request_header(r, "x-amz-decoded-content-length"), &b->expected))
             wrong(b, "MissingContentLength");
     } else if (strcmp(r->sig.payload, "UNSIGNED-PAYLOAD") != 0) {
         b->payload_hash = r->sig.payload;
@@ -49,7 +49,7 @@ void body_start(struct request *r, enum body_kind kind)
     b->kind = kind;
     b->expected = UINT64_MAX;
     buf_init(&b->text, BODY_TEXT_MAX);
-    text_u64(request_header(r, "content-length"), &b->expected);
+    str_u64(request_header(r, "content-length"), &b->expected);
     if (r->side == SIDE_S3)
         start_s3(r);
     if (kind == BODY_BLOB) {
@@ -111,7 +111,7 @@ void body_take(struct request *r, const char *data, size_t n)
 static bool same_base64(const char *text, const unsigned char *md, size_t n)
 {
     unsigned char want[DIGEST_MAX];
-    return text && text_unbase64(want, sizeof want, text) == n && memcmp(want, md, n) == 0;
+    return text && str_unbase64(want, sizeof want, text) == n && memcmp(want, md, n) == 0;
 }
 
 /* Content-MD5 against its own digest, or against the ETag's where that is an MD5 anyway. */
@@ -124,9 +124,9 @@ static void check_md5(struct request *r)
         return;
     if (b->md5.kind == DIGEST_MD5)
         digest_end(&b->md5, md);
-    else if (!text_unhex(md, b->etag_text, 16))
+    else if (!str_unhex(md, b->etag_text, 16))
         return;
-    if (text_unbase64(given, sizeof given, want) != 16)
+    if (str_unbase64(given, sizeof given, want) != 16)
         wrong(b, "InvalidDigest");
     else if (memcmp(given, md, 16) != 0)
         wrong(b, "BadDigest");

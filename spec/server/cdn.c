@@ -21,7 +21,7 @@ void cdn_sign(struct server *s, const char *path, int64_t expires, char hex[65])
     buf_printf(&text, "%s\n%" PRId64, path, expires);
     HMAC(EVP_sha256(), keys.cdn, sizeof keys.cdn, (const unsigned char *)buf_str(&text), text.len,
          md, NULL);
-    text_hex(hex, md, sizeof md);
+    str_hex(hex, md, sizeof md);
     buf_free(&text);
 }
 
@@ -35,7 +35,7 @@ static bool url_valid(const struct request *r)
     const char *expires = request_query(r, "Expires"), *given = request_query(r, "Signature");
     uint64_t end;
     char want[65];
-    if (!given || !text_u64(expires, &end))
+    if (!given || !str_u64(expires, &end))
         return false;
     cdn_sign(r->srv, r->raw_path, (int64_t)end, want);
     return sigv4_same(want, given) && request_now(r) <= (int64_t)end;
@@ -66,7 +66,7 @@ static void send_file(struct request *r, struct hub_snapshot *s, const struct hu
 /* owner/name/commit/path */
 static void run_get(struct request *r)
 {
-    char *repo = text_copy(r->path), *commit = repo;
+    char *repo = str_copy(r->path), *commit = repo;
     for (int i = 0; i < 2 && commit; i++) {
         commit = strchr(commit, '/');
         if (commit)

@@ -11,8 +11,8 @@ bool chunked_init(struct chunked *c, const struct sigv4_result *seed)
 {
     *c = (struct chunked){.seed = *seed};
     const char *kind = seed->payload;
-    c->is_signed = text_starts(kind, "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
-    c->has_trailer = text_ends(kind, "-TRAILER");
+    c->is_signed = str_starts(kind, "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
+    c->has_trailer = str_ends(kind, "-TRAILER");
     memcpy(c->previous, seed->signature, sizeof c->previous);
     buf_init(&c->trailer, 8192);
     return strcmp(kind, "STREAMING-AWS4-HMAC-SHA256-PAYLOAD") == 0 ||
@@ -41,7 +41,7 @@ static const char *head_line(struct chunked *c)
         return "InvalidRequest";
     const char *name = ";chunk-signature=";
     if (c->is_signed) {
-        if (!text_starts(end, name) || strlen(end) != strlen(name) + 64)
+        if (!str_starts(end, name) || strlen(end) != strlen(name) + 64)
             return "SignatureDoesNotMatch";
         memcpy(c->wanted, end + strlen(name), 65);
         digest_init(&c->digest, DIGEST_SHA256);

@@ -15,7 +15,7 @@ void counters_init(struct counters *c)
     *c = (struct counters){.since_ms = clock_ms()};
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->none_open, NULL);
-    c->log = text_alloc(sizeof *c->log * COUNTERS_LOG);
+    c->log = str_alloc(sizeof *c->log * COUNTERS_LOG);
 }
 
 static void entry_free(struct counters_entry *e)
@@ -160,14 +160,14 @@ static void entry_json(const struct counters_entry *e, struct buf *out)
     buf_printf(out,
                "{\"number\":%" PRIu64 ",\"side\":\"%s\",\"op\":\"%s\",\"method\":\"%s\",\"path\":",
                e->number, side_names[e->side], e->op, e->method);
-    text_json(out, e->path);
+    str_json(out, e->path);
     if (e->range) {
         buf_puts(out, ",\"range\":");
-        text_json(out, e->range);
+        str_json(out, e->range);
     }
     if (e->upload) {
         buf_puts(out, ",\"upload\":");
-        text_json(out, e->upload);
+        str_json(out, e->upload);
     }
     if (e->part)
         buf_printf(out, ",\"part\":%u", e->part);

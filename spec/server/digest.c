@@ -97,7 +97,7 @@ void digest_init(struct digest *d, enum digest_kind kind)
         XXH3_128bits_reset(d->state);
     } else if (kind != DIGEST_NONE) {
         pthread_once(&tables_once, make_tables);
-        struct crc *c = d->state = text_alloc(sizeof *c);
+        struct crc *c = d->state = str_alloc(sizeof *c);
         c->table = &tables[kind - DIGEST_CRC32];
         c->value = c->table->bytes == 8 ? UINT64_MAX : UINT32_MAX;
     }
@@ -138,7 +138,7 @@ void digest_hex(struct digest *d, char *hex)
 {
     unsigned char md[DIGEST_MAX] = {0};
     size_t n = digest_end(d, md);
-    text_hex(hex, md, n);
+    str_hex(hex, md, n);
 }
 
 void digest_etag(struct digest *d, char out[DIGEST_ETAG])

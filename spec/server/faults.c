@@ -175,11 +175,11 @@ static bool set_word(struct fault_rule *r, char *word)
     if (arg && strcmp(word, "p") == 0)
         return set_p(r, arg);
     if (arg && strcmp(word, "seed") == 0)
-        return text_u64(arg, &r->random);
+        return str_u64(arg, &r->random);
     if (arg && strcmp(word, "side") == 0)
         return set_side(r, arg);
     if (arg && strcmp(word, "op") == 0)
-        return (r->op = text_copy(arg)) != NULL;
+        return (r->op = str_copy(arg)) != NULL;
     for (size_t i = 0; i < ACTIONS; i++) {
         if (strcmp(word, fault_actions[i].name) == 0)
             return set_action(&r->fault, &fault_actions[i], arg);
@@ -189,19 +189,19 @@ static bool set_word(struct fault_rule *r, char *word)
 
 static struct fault_rule *parse(const char *line, struct nc_err *err)
 {
-    struct fault_rule *r = text_alloc(sizeof *r);
-    r->line = text_copy(line);
+    struct fault_rule *r = str_alloc(sizeof *r);
+    r->line = str_copy(line);
     r->side = -1;
     r->from = 1;
     r->to = UINT64_MAX;
     r->p = 1;
     fault_none(&r->fault);
-    char *copy = text_copy(line), *save = NULL;
+    char *copy = str_copy(line), *save = NULL;
     char *verb = strtok_r(copy, " \t\r", &save), *pattern = strtok_r(NULL, " \t\r", &save);
     bool ok = verb && pattern && snprintf(r->method, sizeof r->method, "%s", verb) < 16;
     size_t words = 0;
     if (ok)
-        r->pattern = text_decode(pattern, strlen(pattern), false);
+        r->pattern = str_decode(pattern, strlen(pattern), false);
     ok = ok && r->pattern;
     for (char *word; ok && (word = strtok_r(NULL, " \t\r", &save)); words++) {
         ok = set_word(r, word);
@@ -253,7 +253,7 @@ int faults_add(struct faults *f, const char *line, struct nc_err *err)
 int faults_replace(struct faults *f, const char *text, struct nc_err *err)
 {
     struct fault_rule *list = NULL;
-    char *copy = text_copy(text), *save = NULL;
+    char *copy = str_copy(text), *save = NULL;
     int rc = 0;
     for (char *line = strtok_r(copy, "\n", &save); line && !rc;
          line = strtok_r(NULL, "\n", &save)) {
@@ -323,7 +323,7 @@ void faults_json(struct faults *f, struct buf *out)
     pthread_mutex_lock(&f->lock);
     for (struct fault_rule *r = f->rules; r; r = r->next) {
         buf_puts(out, r == f->rules ? "{\"rule\":" : ",{\"rule\":");
-        text_json(out, r->line);
+        str_json(out, r->line);
         buf_printf(out, ",\"matched\":%" PRIu64 ",\"acted\":%" PRIu64 "}", r->matched, r->acted);
     }
     pthread_mutex_unlock(&f->lock);
@@ -344,7 +344,7 @@ int fault_status(const struct fault *f, char word[96], const char **code, const 
     *code = next_part(&at);
     *retry = next_part(&at);
     uint64_t number;
-    return text_u64(status, &number) && number >= 200 && number < 600 ? (int)number : 500;
+    return str_u64(status, &number) && number >= 200 && number < 600 ? (int)number : 500;
 }
 
 void faults_help(struct buf *out)

@@ -130,12 +130,12 @@ void request_base_url(const struct request *r, uint16_t port, struct buf *out)
 static void *request_new(void *cls, const char *uri, struct MHD_Connection *conn)
 {
     struct listener *l = cls;
-    struct request *r = text_alloc(sizeof *r);
+    struct request *r = str_alloc(sizeof *r);
     r->srv = l->srv;
     r->conn = conn;
     r->id = atomic_fetch_add(&l->srv->next_id, 1) + 1;
     r->side = l->is_cdn ? SIDE_CDN : SIDE_S3;
-    r->uri = text_copy(uri);
+    r->uri = str_copy(uri);
     r->start_ms = clock_ms();
     return r;
 }
@@ -159,7 +159,7 @@ static bool parse_target(struct request *r)
     pairs_parse(&r->query, r->raw_query);
     MHD_get_connection_values(r->conn, MHD_HEADER_KIND, add_header, &r->headers);
     const char *path = r->raw_path + (*r->raw_path == '/');
-    r->path = text_decode(path, strlen(path), false);
+    r->path = str_decode(path, strlen(path), false);
     return r->path != NULL;
 }
 
@@ -264,9 +264,9 @@ static void log_request(struct request *r, bool whole)
         .number = r->id,
         .side = r->side,
         .op = r->route ? r->route->op : "Unknown",
-        .path = text_copy(r->path ? r->path : r->uri),
-        .range = text_copy(request_header(r, "range")),
-        .upload = text_copy(request_query(r, "uploadId")),
+        .path = str_copy(r->path ? r->path : r->uri),
+        .range = str_copy(request_header(r, "range")),
+        .upload = str_copy(request_query(r, "uploadId")),
         .status = r->reply.status,
         .in = r->body.raw,
         .out = out,
@@ -276,8 +276,8 @@ static void log_request(struct request *r, bool whole)
         .faulted = r->faulted,
     };
     if (!e.range)
-        e.range = text_copy(request_header(r, "x-amz-copy-source-range"));
-    if (text_u64(request_query(r, "partNumber"), &part) && part <= STORE_MAX_PART)
+        e.range = str_copy(request_header(r, "x-amz-copy-source-range"));
+    if (str_u64(request_query(r, "partNumber"), &part) && part <= STORE_MAX_PART)
         e.part = (unsigned)part;
     snprintf(e.method, sizeof e.method, "%s", r->method);
     counters_add(&r->srv->counters, &e);
@@ -389,7 +389,7 @@ static int serve_on(struct front *f, struct listener *l, struct nc_err *err)
 
 int front_start(struct front **out, struct server *s, struct nc_err *err)
 {
-    struct front *f = text_alloc(sizeof *f);
+    struct front *f = str_alloc(sizeof *f);
     const struct options *o = &s->opt;
     struct listener *here = &f->listeners[0], *cdn = &f->listeners[1];
     *here = (struct listener){.srv = s, .fd = -1};

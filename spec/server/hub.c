@@ -21,7 +21,7 @@ static void hub_error(struct request *r, int status, const char *code, const cha
     reply_clear(r);
     struct buf *out = reply_text(r, status, "application/json; charset=utf-8");
     buf_puts(out, "{\"error\":");
-    text_json(out, message);
+    str_json(out, message);
     buf_puts(out, "}");
     if (*code)
         reply_header(r, "X-Error-Code", code);
@@ -81,7 +81,7 @@ struct asked {
 static char *take_segment(const char **at)
 {
     size_t n = strcspn(*at, "/");
-    char *s = text_alloc(n + 1);
+    char *s = str_alloc(n + 1);
     memcpy(s, *at, n);
     *at += n + ((*at)[n] == '/');
     return s;
@@ -90,15 +90,15 @@ static char *take_segment(const char **at)
 /* A revision may hold an encoded slash, so segments are cut before they are decoded. */
 static char *decoded(char *s)
 {
-    char *out = text_decode(s, strlen(s), false);
+    char *out = str_decode(s, strlen(s), false);
     free(s);
-    return out ? out : text_copy("");
+    return out ? out : str_copy("");
 }
 
 static void parse_asked(const struct request *r, struct asked *a)
 {
     const char *at = r->raw_path + 1;
-    bool api = text_starts(at, "api/models/");
+    bool api = str_starts(at, "api/models/");
     at += api ? strlen("api/models/") : 0;
     char *owner = decoded(take_segment(&at)), *name = decoded(take_segment(&at));
     struct buf repo;
@@ -106,10 +106,10 @@ static void parse_asked(const struct request *r, struct asked *a)
     buf_printf(&repo, "%s/%s", owner, name);
     a->repo = buf_take(&repo);
     if (!a->repo)
-        a->repo = text_copy("");
+        a->repo = str_copy("");
     a->verb = decoded(take_segment(&at));
     a->rev = decoded(take_segment(&at));
-    a->path = decoded(text_copy(at));
+    a->path = decoded(str_copy(at));
     free(owner);
     free(name);
 }
@@ -127,7 +127,7 @@ static void moved(struct request *r, const struct asked *a, const struct hub_sna
     struct buf to;
     buf_init(&to, 1 << 16);
     const char *rest = strstr(r->raw_path, a->repo);
-    bool api = text_starts(r->raw_path, "/api/models/");
+    bool api = str_starts(r->raw_path, "/api/models/");
     buf_printf(&to, "%s/%s%s", api ? "/api/models" : "", s->moved,
                rest ? rest + strlen(a->repo) : "");
     if (*r->raw_query)
@@ -168,14 +168,14 @@ static void run_revision(struct request *r)
     if (s) {
         struct buf *out = reply_text(r, 200, "application/json; charset=utf-8");
         buf_puts(out, "{\"_id\":\"ncdev\",\"id\":");
-        text_json(out, a.repo);
+        str_json(out, a.repo);
         buf_puts(out, ",\"modelId\":");
-        text_json(out, a.repo);
+        str_json(out, a.repo);
         buf_printf(out, ",\"sha\":\"%s\",\"private\":%s,\"gated\":false,\"siblings\":[", s->commit,
                    s->is_private ? "true" : "false");
         for (size_t i = 0; i < s->n; i++) {
             buf_puts(out, i ? ",{\"rfilename\":" : "{\"rfilename\":");
-            text_json(out, s->files[i].path);
+            str_json(out, s->files[i].path);
             buf_putc(out, '}');
         }
         buf_puts(out, "]}");
@@ -236,7 +236,7 @@ static void folder_json(struct buf *out, const struct entry *e)
     char *path = strndup(e->file->path, e->folder), oid[41];
     hub_blob_sha1(path, e->folder, oid);
     buf_printf(out, "{\"type\":\"directory\",\"oid\":\"%s\",\"size\":0,\"path\":", oid);
-    text_json(out, path);
+    str_json(out, path);
     buf_putc(out, '}');
     free(path);
 }
@@ -257,7 +257,7 @@ static bool file_json(struct request *r, struct buf *out, const struct hub_snaps
         buf_printf(out, ",\"lfs\":{\"oid\":\"%s\",\"size\":%" PRIu64 ",\"pointerSize\":%zu}",
                    digest, f->size, n);
     buf_puts(out, ",\"path\":");
-    text_json(out, f->path);
+    str_json(out, f->path);
     buf_putc(out, '}');
     return true;
 }
@@ -278,11 +278,11 @@ static void next_link(struct request *r, size_t next, uint64_t limit)
 /* A name that no folder could hold, for clients to refuse. */
 static void added_json(const struct request *r, struct buf *out)
 {
-    char *name = text_decode(r->fault.add_key, strlen(r->fault.add_key), false);
+    char *name = str_decode(r->fault.add_key, strlen(r->fault.add_key), false);
     buf_puts(out, "{\"type\":\"file\",\"oid\":\"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391\","
                   "\"size\":0,\"path\":");
     if (name)
-        text_json(out, name);
+        str_json(out, name);
     else
         buf_puts(out, "\"a\\u0000b\"");
     buf_puts(out, "}");
@@ -292,7 +292,7 @@ static void added_json(const struct request *r, struct buf *out)
 static void write_tree(struct request *r, const struct hub_snapshot *s, const struct tree *t)
 {
     uint64_t limit = r->srv->opt.page, asked;
-    if (text_u64(request_query(r, "limit"), &asked) && asked && asked < limit)
+    if (str_u64(request_query(r, "limit"), &asked) && asked && asked < limit)
         limit = asked;
     const char *cursor = request_query(r, "cursor");
     size_t from = cursor ? strtoul(cursor, NULL, 16) : 0;
@@ -367,7 +367,7 @@ static void redirect_to_cdn(struct request *r, const struct asked *a, const stru
     buf_init(&path, 1 << 16);
     buf_init(&url, 1 << 17);
     buf_printf(&path, "/%s/%s/", a->repo, s->commit);
-    text_encode(&path, f->path, true);
+    str_encode(&path, f->path, true);
     cdn_sign(r->srv, buf_str(&path), expires, signature);
     request_base_url(r, r->srv->cdn_port, &url);
     buf_printf(&url, "%s?Expires=%" PRId64 "&Signature=%s&Key-Pair-Id=ncdev", buf_str(&path),
@@ -439,10 +439,10 @@ bool hub_claims(const struct request *r)
     struct sigv4_request q = {r->method, r->raw_path, r->raw_query, &r->headers};
     if (sigv4_present(&q))
         return false;
-    if (text_starts(r->path, "api/models/"))
+    if (str_starts(r->path, "api/models/"))
         return true;
     const char *name = strchr(r->path, '/'), *verb = name ? strchr(name + 1, '/') : NULL;
-    return verb && text_starts(verb, "/resolve/");
+    return verb && str_starts(verb, "/resolve/");
 }
 
 static void apply_faults(struct request *r)

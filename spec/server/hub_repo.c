@@ -28,12 +28,12 @@ static void load_digests(struct hub *h, const char *root)
         if (!blank || !end)
             continue;
         *blank = *end = '\0';
-        free(omap_put(&h->digests, blank + 1, text_copy(line)));
+        free(omap_put(&h->digests, blank + 1, str_copy(line)));
     }
     free(line);
 }
 
-void hub_init(struct hub *h, const char *dir, uint64_t lfs_over, const char *root)
+void hub_repos_init(struct hub *h, const char *dir, uint64_t lfs_over, const char *root)
 {
     *h = (struct hub){.dir = dir, .lfs_over = lfs_over};
     pthread_mutex_init(&h->lock, NULL);
@@ -42,7 +42,7 @@ void hub_init(struct hub *h, const char *dir, uint64_t lfs_over, const char *roo
         load_digests(h, root);
 }
 
-void hub_free(struct hub *h)
+void hub_repos_free(struct hub *h)
 {
     for (struct omap_node *n = h->snapshots.head[0]; n; n = n->next[0])
         hub_unref(n->value);
@@ -76,7 +76,7 @@ static char *joined(const char *a, const char *b)
     buf_init(&s, 1 << 16);
     buf_printf(&s, "%s%s%s", a, *a ? "/" : "", b);
     char *out = buf_take(&s);
-    return out ? out : text_copy("");
+    return out ? out : str_copy("");
 }
 
 static char *read_moved(int fd)
@@ -88,7 +88,7 @@ static char *read_moved(int fd)
         return NULL;
     text[n] = '\0';
     text[strcspn(text, " \r\n")] = '\0';
-    return text_copy(text);
+    return str_copy(text);
 }
 
 /* True where name steers the folder and is no file of the repository. */
@@ -117,8 +117,8 @@ static void add_file(struct hub *h, struct hub_snapshot *s, char *path, const st
         .path = path,
         .size = (uint64_t)st->st_size,
         .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-        .lfs = (uint64_t)st->st_size > h->lfs_over || text_ends(path, ".safetensors") ||
-               text_ends(path, ".bin"),
+        .lfs = (uint64_t)st->st_size > h->lfs_over || str_ends(path, ".safetensors") ||
+               str_ends(path, ".bin"),
     };
 }
 
@@ -181,9 +181,9 @@ static struct hub_snapshot *look(struct hub *h, const char *folder)
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
-    s = text_alloc(sizeof *s);
+    s = str_alloc(sizeof *s);
     s->refs = 2;
-    s->folder = text_copy(folder);
+    s->folder = str_copy(folder);
     walk(h, s, fd, "", 0);
     if (s->n)
         qsort(s->files, s->n, sizeof *s->files, by_path);
@@ -198,7 +198,7 @@ static struct hub_snapshot *look(struct hub *h, const char *folder)
 /* Another folder name@... of the repository with that commit. */
 static struct hub_snapshot *look_for_commit(struct hub *h, const char *folder, const char *commit)
 {
-    char *owner = text_copy(folder), *name = strrchr(owner, '/');
+    char *owner = str_copy(folder), *name = strrchr(owner, '/');
     *name++ = '\0';
     struct hub_snapshot *found = NULL;
     DIR *d = opendir(owner);
@@ -280,7 +280,7 @@ static bool digest_file(int fd, const struct hub_file *f, char hex[65])
 {
     struct digest d;
     size_t room = 1 << 20;
-    char *piece = text_alloc(room);
+    char *piece = str_alloc(room);
     uint64_t left = f->size;
     digest_init(&d, f->lfs ? DIGEST_SHA256 : DIGEST_SHA1);
     if (!f->lfs) {
@@ -302,9 +302,9 @@ static char *digest_key(const struct hub_snapshot *s, const struct hub_file *f)
 {
     struct buf key;
     buf_init(&key, 1 << 16);
-    text_encode(&key, s->folder, true);
+    str_encode(&key, s->folder, true);
     buf_putc(&key, '/');
-    text_encode(&key, f->path, true);
+    str_encode(&key, f->path, true);
     buf_printf(&key, ":%" PRIu64 ":%" PRId64 ":%s", f->size, f->mtime_ns, f->lfs ? "lfs" : "git");
     return buf_take(&key);
 }
@@ -312,14 +312,14 @@ static char *digest_key(const struct hub_snapshot *s, const struct hub_file *f)
 static bool compute(struct hub *h, const struct hub_snapshot *s, const struct hub_file *f,
                     const char *key, char hex[65])
 {
-    free(omap_put(&h->digests, key, text_copy(""))); /* others wait for it */
+    free(omap_put(&h->digests, key, str_copy(""))); /* others wait for it */
     pthread_mutex_unlock(&h->lock);
     int fd = hub_open_file(s, f);
     bool ok = fd >= 0 && digest_file(fd, f, hex);
     if (fd >= 0)
         close(fd);
     pthread_mutex_lock(&h->lock);
-    free(ok ? omap_put(&h->digests, key, text_copy(hex)) : omap_remove(&h->digests, key));
+    free(ok ? omap_put(&h->digests, key, str_copy(hex)) : omap_remove(&h->digests, key));
     if (ok && h->cache) {
         fprintf(h->cache, "%s %s\n", hex, key);
         fflush(h->cache);

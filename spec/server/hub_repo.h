@@ -45,8 +45,8 @@ struct hub {
     FILE *cache;           /* NULL: digests are not kept */
 };
 
-void hub_init(struct hub *h, const char *dir, uint64_t lfs_over, const char *root);
-void hub_free(struct hub *h);
+void hub_repos_init(struct hub *h, const char *dir, uint64_t lfs_over, const char *root);
+void hub_repos_free(struct hub *h);
 
 enum hub_result { HUB_OK, HUB_NO_REPO, HUB_NO_REVISION };
 

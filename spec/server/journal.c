@@ -9,10 +9,10 @@ static void words(struct buf *out, const char *verb, const char *a, const char *
 {
     buf_puts(out, verb);
     buf_putc(out, ' ');
-    text_encode(out, a, false);
+    str_encode(out, a, false);
     if (b) {
         buf_putc(out, ' ');
-        text_encode(out, b, false);
+        str_encode(out, b, false);
     }
 }
 
@@ -88,7 +88,7 @@ bool journal_parse(struct journal_line *l, const char *text, size_t n)
         size_t len = (size_t)((blank ? blank : end) - text);
         /* Headers stay encoded: they are a query string. They alone hold a '='. */
         bool encoded = memchr(text, '=', len) != NULL;
-        char *word = encoded ? strndup(text, len) : text_decode(text, len, false);
+        char *word = encoded ? strndup(text, len) : str_decode(text, len, false);
         if (!word)
             return false;
         l->word[l->n++] = word;
@@ -108,8 +108,8 @@ bool journal_extents(struct extents *out, struct blob_folder *f, const char *tex
 {
     while (strcmp(text, "-") != 0 && *text) {
         uint64_t id, offset, size;
-        if (!text_take_u64(&text, &id) || *text++ != ':' || !text_take_u64(&text, &offset) ||
-            *text++ != ':' || !text_take_u64(&text, &size))
+        if (!str_take_u64(&text, &id) || *text++ != ':' || !str_take_u64(&text, &offset) ||
+            *text++ != ':' || !str_take_u64(&text, &size))
             return false;
         struct blob *b = blob_replayed(f, id);
         extents_add(out, b, offset, size);

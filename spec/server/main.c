@@ -67,7 +67,7 @@ static int server_init(struct server *s, struct nc_err *err)
     if (RAND_bytes(s->keys.cdn, sizeof s->keys.cdn) != 1)
         return nc_err_set(err, "Failed", "no random numbers");
     int rc = store_open(&s->store, o->memory ? NULL : o->root, o->keep, err);
-    hub_init(&s->hub, o->hub, o->lfs_over, rc ? NULL : o->root);
+    hub_repos_init(&s->hub, o->hub, o->lfs_over, rc ? NULL : o->root);
     if (rc || add_faults(s, err))
         return -1;
     store_bucket_create(&s->store, o->bucket, server_now(s));
@@ -78,7 +78,7 @@ static int server_init(struct server *s, struct nc_err *err)
 static void server_free(struct server *s)
 {
     store_close(&s->store);
-    hub_free(&s->hub);
+    hub_repos_free(&s->hub);
     counters_free(&s->counters);
     faults_free(&s->faults);
     for (int side = 0; side < SIDES; side++) {

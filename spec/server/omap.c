@@ -53,8 +53,8 @@ void *omap_put(struct omap *m, const char *key, void *value)
         return old;
     }
     int levels = draw_levels(m);
-    n = text_alloc(sizeof *n + sizeof n->next[0] * (size_t)levels);
-    n->key = text_copy(key);
+    n = str_alloc(sizeof *n + sizeof n->next[0] * (size_t)levels);
+    n->key = str_copy(key);
     n->value = value;
     n->levels = levels;
     for (int i = 0; i < levels; i++) {

@@ -81,9 +81,9 @@ static bool set(struct options *o, const struct option *d, const char *value)
         *(const char **)at = value;
         return *value != '\0' || strcmp(d->name, "session_token") == 0;
     case SIZE:
-        return text_size(value, (uint64_t *)at);
+        return str_size(value, (uint64_t *)at);
     case SECONDS:
-        return text_i64(value, (int64_t *)at);
+        return str_i64(value, (int64_t *)at);
     case YES:
         *(bool *)at = strcmp(value, "yes") == 0;
         return *(bool *)at || strcmp(value, "no") == 0;

@@ -96,12 +96,12 @@ static int check_conditions(const struct request *r, const struct content *c)
     if (match) {
         if (!etag_in(match, c->etag))
             return 412;
-    } else if (text_parse_http_date(request_header(r, "if-unmodified-since"), &t) && c->mtime > t) {
+    } else if (str_parse_http_date(request_header(r, "if-unmodified-since"), &t) && c->mtime > t) {
         return 412;
     }
     if (none)
         return etag_in(none, c->etag) ? 304 : 0;
-    if (text_parse_http_date(request_header(r, "if-modified-since"), &t) && c->mtime <= t)
+    if (str_parse_http_date(request_header(r, "if-modified-since"), &t) && c->mtime <= t)
         return 304;
     return 0;
 }
@@ -114,7 +114,7 @@ static int parse_range(const char *s, uint64_t size, uint64_t *first, uint64_t *
     s += 6;
     if (*s == '-') {
         uint64_t n;
-        if (!text_u64(s + 1, &n))
+        if (!str_u64(s + 1, &n))
             return 0;
         if (n == 0 || size == 0)
             return -1;
@@ -122,10 +122,10 @@ static int parse_range(const char *s, uint64_t size, uint64_t *first, uint64_t *
         *last = size - 1;
         return 1;
     }
-    if (!text_take_u64(&s, first) || *s++ != '-')
+    if (!str_take_u64(&s, first) || *s++ != '-')
         return 0;
     *last = UINT64_MAX;
-    if (*s && (!text_u64(s, last) || *last < *first))
+    if (*s && (!str_u64(s, last) || *last < *first))
         return 0;
     if (*first >= size)
         return -1;
@@ -136,7 +136,7 @@ static int parse_range(const char *s, uint64_t size, uint64_t *first, uint64_t *
 
 static struct source *make_source(const struct content *c, uint64_t first, uint64_t size)
 {
-    struct source *s = text_alloc(sizeof *s);
+    struct source *s = str_alloc(sizeof *s);
     *s = (struct source){.fd = -1, .offset = first, .size = size};
     if (c->extents)
         extents_slice(&s->extents, c->extents, first, size);
@@ -148,7 +148,7 @@ static struct source *make_source(const struct content *c, uint64_t first, uint6
 static void content_headers(struct request *r, const struct content *c)
 {
     char date[32];
-    text_http_date(date, c->mtime);
+    str_http_date(date, c->mtime);
     reply_header(r, "Last-Modified", date);
     reply_header(r, "Accept-Ranges", "bytes");
     if (c->etag) {
@@ -280,7 +280,7 @@ static bool is_paced(const struct request *r)
 
 static struct MHD_Response *response_by_reader(struct request *r)
 {
-    struct reader *d = text_alloc(sizeof *d);
+    struct reader *d = str_alloc(sizeof *d);
     *d = (struct reader){.request = r, .source = r->reply.source, .cache = {.fd = -1}};
     d->text = r->reply.text;
     d->size = d->source ? d->source->size : d->text.len;
@@ -300,10 +300,11 @@ static void free_source(void *cls)
 static struct MHD_Response *response_by_memory(struct request *r)
 {
     struct source *s = r->reply.source;
-    struct MHD_IoVec *v = text_alloc(sizeof *v * s->extents.n);
+    struct MHD_IoVec *v = str_alloc(sizeof *v * s->extents.n);
     bool all = true;
     for (size_t i = 0; i < s->extents.n; i++) {
         const struct extent *x = &s->extents.v[i];
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): extents hold references */
         all = all && x->blob->bytes;
         v[i] = (struct MHD_IoVec){x->blob->bytes + x->offset, (size_t)x->size};
     }
@@ -336,13 +337,11 @@ static struct MHD_Response *response_by_file(struct request *r)
 static struct MHD_Response *response_by_source(struct request *r)
 {
     const struct source *s = r->reply.source;
-    bool one_file = s->fd >= 0 || (s->extents.n == 1 && s->extents.v[0].blob->fd >= 0);
-    bool on_disk = s->fd < 0 && s->extents.n == 1 && !s->extents.v[0].blob->bytes;
-    struct MHD_Response *m = NULL;
-    if ((one_file && !r->srv->opt.tls_cert) || on_disk)
+    const struct blob *only = s->extents.n == 1 ? s->extents.v[0].blob : NULL;
+    bool one_file = s->fd >= 0 || (only && (only->fd >= 0 || !only->bytes));
+    if (one_file && !r->srv->opt.tls_cert)
         return response_by_file(r);
-    if (s->fd < 0)
-        m = response_by_memory(r);
+    struct MHD_Response *m = s->fd < 0 ? response_by_memory(r) : NULL;
     return m ? m : response_by_reader(r);
 }
 
@@ -369,7 +368,7 @@ static struct MHD_Response *make_response(struct request *r)
 enum MHD_Result reply_send(struct request *r)
 {
     char date[32];
-    text_http_date(date, request_now(r));
+    str_http_date(date, request_now(r));
     if (request_is_head(r) && r->reply.status >= 400)
         buf_clear(&r->reply.text);
     struct MHD_Response *m = make_response(r);
@@ -398,12 +397,12 @@ void reply_s3_error(struct request *r, int status, const char *code, const char 
     reply_clear(r);
     struct buf *out = reply_text(r, status, "application/xml");
     buf_puts(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>");
-    text_xml(out, code);
+    str_xml(out, code);
     buf_puts(out, "</Code><Message>");
-    text_xml(out, message);
+    str_xml(out, message);
     buf_puts(out, "</Message>");
     buf_puts(out, detail);
     buf_puts(out, "<Resource>/");
-    text_xml(out, r->path ? r->path : "");
+    str_xml(out, r->path ? r->path : "");
     buf_printf(out, "</Resource><RequestId>%016" PRIX64 "</RequestId></Error>\n", r->id);
 }

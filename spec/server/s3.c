@@ -119,7 +119,7 @@ struct buf *s3_xml(struct request *r)
 void s3_element(struct buf *out, const char *name, const char *value)
 {
     buf_printf(out, "<%s>", name);
-    text_xml(out, value);
+    str_xml(out, value);
     buf_printf(out, "</%s>", name);
 }
 
@@ -161,7 +161,7 @@ void s3_kept_headers(const struct request *r, struct pairs *out)
         for (size_t k = 0; k < sizeof kept / sizeof *kept; k++)
             keep = keep || strcasecmp(h->name, kept[k]) == 0;
         /* aws-chunked says how the body came, not what it is. */
-        if (strcasecmp(h->name, "content-encoding") == 0 && text_starts(h->value, "aws-chunked")) {
+        if (strcasecmp(h->name, "content-encoding") == 0 && str_starts(h->value, "aws-chunked")) {
             const char *rest = h->value + strlen("aws-chunked");
             rest += strspn(rest, ", ");
             if (*rest)
@@ -299,7 +299,7 @@ static void name_target(struct request *r)
         rest += n + (rest[n] == '/');
     }
     if (r->bucket && *rest)
-        r->key = text_copy(rest);
+        r->key = str_copy(rest);
     if (r->bucket)
         name_path(r);
 }
@@ -366,7 +366,7 @@ static void ok_error_fault(struct request *r)
 {
     struct buf *out = s3_xml(r);
     buf_puts(out, "\n   \n  <Error><Code>");
-    text_xml(out, r->fault.ok_error);
+    str_xml(out, r->fault.ok_error);
     buf_printf(
         out, "</Code><Message>As the fault rule asks.</Message><RequestId>%llu</RequestId></Error>",
         (unsigned long long)r->id);

@@ -8,7 +8,7 @@ static void bucket_element(void *cls, const char *name, int64_t created)
 {
     struct buf *out = cls;
     char date[32];
-    text_iso_date(date, created);
+    str_iso_date(date, created);
     buf_puts(out, "<Bucket>");
     s3_element(out, "Name", name);
     s3_element(out, "CreationDate", date);

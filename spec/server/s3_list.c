@@ -16,9 +16,9 @@ static void name_element(const struct list *l, const char *element, const char *
 {
     buf_printf(l->out, "<%s>", element);
     if (l->url)
-        text_encode(l->out, name, true);
+        str_encode(l->out, name, true);
     else
-        text_xml(l->out, name);
+        str_xml(l->out, name);
     buf_printf(l->out, "</%s>", element);
 }
 
@@ -34,7 +34,7 @@ static bool start(struct list *l, struct request *r)
     uint64_t max = 1000;
     const char *keys = request_query(r, "max-keys"), *type = request_query(r, "encoding-type");
     *l = (struct list){.r = r};
-    if ((keys && *keys && !text_u64(keys, &max)) || (type && strcmp(type, "url") != 0)) {
+    if ((keys && *keys && !str_u64(keys, &max)) || (type && strcmp(type, "url") != 0)) {
         s3_error(r, "InvalidArgument");
         return false;
     }
@@ -48,7 +48,7 @@ static bool start(struct list *l, struct request *r)
 static void object_element(const struct list *l, const struct object *o, bool owner)
 {
     char date[32];
-    text_iso_date(date, o->mtime);
+    str_iso_date(date, o->mtime);
     buf_puts(l->out, "<Contents>");
     name_element(l, "Key", o->key);
     s3_element(l->out, "LastModified", date);
@@ -62,12 +62,12 @@ static void object_element(const struct list *l, const struct object *o, bool ow
  * in url encoding and decoded otherwise. */
 static void added_element(const struct list *l)
 {
-    char *name = text_decode(l->r->fault.add_key, strlen(l->r->fault.add_key), false);
+    char *name = str_decode(l->r->fault.add_key, strlen(l->r->fault.add_key), false);
     buf_puts(l->out, "<Contents><Key>");
     if (l->url || !name)
         buf_puts(l->out, l->r->fault.add_key);
     else
-        text_xml(l->out, name);
+        str_xml(l->out, name);
     buf_puts(l->out, "</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
                      "<ETag>&quot;d41d8cd98f00b204e9800998ecf8427e&quot;</ETag><Size>0</Size>"
                      "<StorageClass>STANDARD</StorageClass></Contents>");
@@ -138,8 +138,8 @@ void s3_list_v1(struct request *r)
 static char *token_name(const char *token)
 {
     size_t n = strlen(token) / 2;
-    char *name = text_alloc(n + 1);
-    if (!text_unhex((unsigned char *)name, token, n)) {
+    char *name = str_alloc(n + 1);
+    if (!str_unhex((unsigned char *)name, token, n)) {
         free(name);
         return NULL;
     }
@@ -150,8 +150,8 @@ static void next_token(const struct list *l, const struct store_listing *found, 
 {
     const char *last = last_name(found);
     size_t n = strlen(last);
-    char *hex = text_alloc(2 * n + 1);
-    text_hex(hex, (const unsigned char *)last, n);
+    char *hex = str_alloc(2 * n + 1);
+    str_hex(hex, (const unsigned char *)last, n);
     s3_element(l->out, "NextContinuationToken", l->r->fault.same_token > 0 && token ? token : hex);
     free(hex);
 }

@@ -34,7 +34,7 @@ void s3_create_upload(struct request *r)
 static unsigned part_number(struct request *r)
 {
     uint64_t n;
-    if (text_u64(request_query(r, "partNumber"), &n) && n >= 1 && n <= STORE_MAX_PART)
+    if (str_u64(request_query(r, "partNumber"), &n) && n >= 1 && n <= STORE_MAX_PART)
         return (unsigned)n;
     reply_s3_error(r, 400, "InvalidArgument",
                    "Part number must be an integer between 1 and 10000, inclusive", "");
@@ -48,7 +48,7 @@ static bool keep_part(struct request *r, struct part *part)
         store_upload_put(&r->srv->store, r->bucket, r->key, request_query(r, "uploadId"), part);
     if (rc == STORE_OK)
         return true;
-    part_free(part);
+    store_part_free(part);
     s3_store_error(r, rc);
     return false;
 }
@@ -66,7 +66,7 @@ void s3_upload_part(struct request *r)
     reply_headerf(r, "ETag", "\"%s\"", r->body.etag_text);
     if (r->fault.drop_part > 0)
         return;
-    struct part *p = text_alloc(sizeof *p);
+    struct part *p = str_alloc(sizeof *p);
     p->number = number;
     p->size = r->body.size;
     p->mtime = request_now(r);
@@ -85,10 +85,10 @@ static bool copy_range(const struct request *r, const struct object *from, uint6
     *size = from->size;
     if (!range)
         return true;
-    if (!text_starts(range, "bytes="))
+    if (!str_starts(range, "bytes="))
         return false;
     range += strlen("bytes=");
-    if (!text_take_u64(&range, first) || *range++ != '-' || !text_u64(range, &last) ||
+    if (!str_take_u64(&range, first) || *range++ != '-' || !str_u64(range, &last) ||
         last < *first || last >= from->size)
         return false;
     *size = last - *first + 1;
@@ -103,20 +103,20 @@ static void copy_part(struct request *r, const struct object *from, unsigned num
         s3_error(r, "InvalidArgument");
         return;
     }
-    struct part *p = text_alloc(sizeof *p);
+    struct part *p = str_alloc(sizeof *p);
     p->number = number;
     p->size = size;
     p->mtime = request_now(r);
     extents_slice(&p->data, &from->data, first, size);
     if (size > STORE_MAX_PART_SIZE || !s3_etag_of(r, &p->data, size, etag)) {
-        part_free(p);
+        store_part_free(p);
         s3_error(r, size > STORE_MAX_PART_SIZE ? "InvalidRequest" : "InternalError");
         return;
     }
     snprintf(p->etag, sizeof p->etag, "%s", etag);
-    text_iso_date(date, p->mtime);
+    str_iso_date(date, p->mtime);
     if (r->fault.drop_part > 0)
-        part_free(p);
+        store_part_free(p);
     else if (!keep_part(r, p))
         return;
     struct buf *out = s3_xml(r);
@@ -144,7 +144,7 @@ static void md5_etag(char out[72], struct part *const *parts, size_t count)
     struct digest d;
     digest_init(&d, DIGEST_MD5);
     for (size_t i = 0; i < count; i++) {
-        if (text_unhex(md, parts[i]->etag, 16))
+        if (str_unhex(md, parts[i]->etag, 16))
             digest_add(&d, md, 16);
     }
     digest_hex(&d, hex);
@@ -175,7 +175,7 @@ static bool parse_part(xmlNode *n, struct store_named_part *out)
 {
     char *number = content_of(n, "PartNumber"), *etag = content_of(n, "ETag");
     uint64_t value = 0;
-    bool ok = number && etag && text_u64(number, &value) && value >= 1 && value <= STORE_MAX_PART;
+    bool ok = number && etag && str_u64(number, &value) && value >= 1 && value <= STORE_MAX_PART;
     if (ok) {
         size_t len = strlen(etag);
         bool quoted = len >= 2 && etag[0] == '"' && etag[len - 1] == '"';
@@ -212,7 +212,7 @@ static void complete_result(struct request *r, const char *etag)
     buf_init(&url, 1 << 16);
     request_base_url(r, r->srv->port, &url);
     buf_printf(&url, "/%s/", r->bucket);
-    text_encode(&url, r->key, true);
+    str_encode(&url, r->key, true);
     buf_puts(out, "<CompleteMultipartUploadResult xmlns=\"" S3_XMLNS "\">");
     s3_element(out, "Location", buf_str(&url));
     s3_element(out, "Bucket", r->bucket);
@@ -231,7 +231,7 @@ void s3_complete_upload(struct request *r)
     }
     if (!s3_condition(r, &cond, etag))
         return;
-    struct store_named_part *parts = text_alloc(sizeof *parts * STORE_MAX_PART);
+    struct store_named_part *parts = str_alloc(sizeof *parts * STORE_MAX_PART);
     struct object *o = NULL;
     size_t count = parse_parts(&r->body.text, parts);
     enum store_result rc =
@@ -279,7 +279,7 @@ static void part_element(void *cls, const struct part *p)
         page->truncated = true;
         return;
     }
-    text_iso_date(date, p->mtime);
+    str_iso_date(date, p->mtime);
     buf_printf(&page->xml,
                "<Part><PartNumber>%u</PartNumber><LastModified>%s</LastModified>"
                "<ETag>&quot;%s&quot;</ETag><Size>%" PRIu64 "</Size></Part>",
@@ -291,7 +291,7 @@ static void part_element(void *cls, const struct part *p)
 static uint64_t query_number(const struct request *r, const char *name, uint64_t otherwise)
 {
     uint64_t n;
-    return text_u64(request_query(r, name), &n) ? n : otherwise;
+    return str_u64(request_query(r, name), &n) ? n : otherwise;
 }
 
 void s3_list_parts(struct request *r)
@@ -344,7 +344,7 @@ struct upload_list {
 static void gather_upload(void *cls, const struct upload *u)
 {
     struct upload_list *l = cls;
-    if (!text_starts(u->key, l->prefix))
+    if (!str_starts(u->key, l->prefix))
         return;
     if (l->n == l->room) {
         l->room = l->room ? l->room * 2 : 16;
@@ -352,7 +352,7 @@ static void gather_upload(void *cls, const struct upload *u)
         if (!l->v)
             abort();
     }
-    l->v[l->n] = (struct listed_upload){.key = text_copy(u->key), .started = u->started};
+    l->v[l->n] = (struct listed_upload){.key = str_copy(u->key), .started = u->started};
     memcpy(l->v[l->n++].id, u->id, sizeof u->id);
 }
 
@@ -371,7 +371,7 @@ static size_t first_after(const struct upload_list *l, const char *key, const ch
                           const char *delimiter)
 {
     size_t i = 0;
-    bool is_prefix = *delimiter && text_ends(key, delimiter);
+    bool is_prefix = *delimiter && str_ends(key, delimiter);
     if (!*key)
         return 0;
     for (; i < l->n && *id; i++) {
@@ -380,7 +380,7 @@ static size_t first_after(const struct upload_list *l, const char *key, const ch
     }
     i = 0;
     while (i < l->n &&
-           (strcmp(l->v[i].key, key) <= 0 || (is_prefix && text_starts(l->v[i].key, key))))
+           (strcmp(l->v[i].key, key) <= 0 || (is_prefix && str_starts(l->v[i].key, key))))
         i++;
     return i;
 }
@@ -389,16 +389,16 @@ static void upload_name(struct buf *out, const char *element, const char *name, 
 {
     buf_printf(out, "<%s>", element);
     if (url)
-        text_encode(out, name, true);
+        str_encode(out, name, true);
     else
-        text_xml(out, name);
+        str_xml(out, name);
     buf_printf(out, "</%s>", element);
 }
 
 static void upload_element(struct buf *out, const struct listed_upload *u, bool url)
 {
     char date[32];
-    text_iso_date(date, u->started);
+    str_iso_date(date, u->started);
     buf_puts(out, "<Upload>");
     upload_name(out, "Key", u->key, url);
     s3_element(out, "UploadId", u->id);
@@ -425,7 +425,7 @@ static void fill_page(struct upload_page *p, const struct upload_list *l, size_t
         const struct listed_upload *u = &l->v[i];
         const char *d = *p->delimiter ? strstr(u->key + strlen(p->prefix), p->delimiter) : NULL;
         char *name =
-            d ? strndup(u->key, (size_t)(d - u->key) + strlen(p->delimiter)) : text_copy(u->key);
+            d ? strndup(u->key, (size_t)(d - u->key) + strlen(p->delimiter)) : str_copy(u->key);
         bool again = d && p->last_key && strcmp(name, p->last_key) == 0;
         if (!again && max-- == 0) {
             p->truncated = p->last_key != NULL;

@@ -86,7 +86,7 @@ static char *split_source(const struct request *r, const char **key)
 {
     const char *source = request_header(r, "x-amz-copy-source");
     source += *source == '/';
-    char *bucket = text_decode(source, strcspn(source, "?"), false);
+    char *bucket = str_decode(source, strcspn(source, "?"), false);
     char *slash = bucket ? strchr(bucket, '/') : NULL;
     if (slash && slash[1]) {
         *slash = '\0';
@@ -115,12 +115,12 @@ static bool source_allowed(const struct request *r, const struct object *o)
     if (match && !same_etag(match, o->etag))
         return false;
     if (!match &&
-        text_parse_http_date(request_header(r, "x-amz-copy-source-if-unmodified-since"), &t) &&
+        str_parse_http_date(request_header(r, "x-amz-copy-source-if-unmodified-since"), &t) &&
         o->mtime > t)
         return false;
     if (none)
         return !same_etag(none, o->etag);
-    return !text_parse_http_date(request_header(r, "x-amz-copy-source-if-modified-since"), &t) ||
+    return !str_parse_http_date(request_header(r, "x-amz-copy-source-if-modified-since"), &t) ||
            o->mtime > t;
 }
 
@@ -148,7 +148,7 @@ bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size,
                 char etag[DIGEST_ETAG])
 {
     size_t room = 1 << 20;
-    char *piece = text_alloc(room);
+    char *piece = str_alloc(room);
     struct extent_cache cache = {.fd = -1};
     struct digest d;
     digest_init(&d, r->srv->opt.fast_etag ? DIGEST_XXH3 : DIGEST_MD5);
@@ -167,7 +167,7 @@ bool s3_etag_of(struct request *r, const struct extents *data, uint64_t size,
 static void copy_result(struct request *r, const char *etag)
 {
     char date[32];
-    text_iso_date(date, request_now(r));
+    str_iso_date(date, request_now(r));
     struct buf *out = s3_xml(r);
     buf_puts(out, "<CopyObjectResult xmlns=\"" S3_XMLNS "\">");
     s3_element(out, "LastModified", date);

@@ -37,7 +37,7 @@ static int refuse(struct sigv4_refusal *no, int status, const char *code, const 
 static void detail(struct sigv4_refusal *no, const char *element, const char *value)
 {
     buf_printf(&no->detail, "<%s>", element);
-    text_xml(&no->detail, value);
+    str_xml(&no->detail, value);
     buf_printf(&no->detail, "</%s>", element);
 }
 
@@ -138,7 +138,7 @@ static char *field(const char *header, const char *name)
 static bool split_credential(struct claim *c)
 {
     /* From the right: an access key may hold slashes. */
-    c->key = text_copy(c->credential);
+    c->key = str_copy(c->credential);
     char **parts[] = {&c->terminator, &c->service, &c->region, &c->day};
     for (size_t i = 0; i < 4; i++) {
         char *slash = strrchr(c->key, '/');
@@ -154,19 +154,19 @@ static char *long_date(const struct pairs *headers)
 {
     const char *amz = pairs_get(headers, "x-amz-date");
     int64_t t;
-    if (amz || !text_parse_http_date(pairs_get(headers, "date"), &t))
-        return text_copy(amz);
+    if (amz || !str_parse_http_date(pairs_get(headers, "date"), &t))
+        return str_copy(amz);
     char iso[32], out[17];
-    text_iso_date(iso, t);
+    str_iso_date(iso, t);
     snprintf(out, sizeof out, "%.4s%.2s%.2sT%.2s%.2s%.2sZ", iso, iso + 5, iso + 8, iso + 11,
              iso + 14, iso + 17);
-    return text_copy(out);
+    return str_copy(out);
 }
 
 static int read_header(struct claim *c, const struct sigv4_request *r, const char *header,
                        struct sigv4_refusal *no)
 {
-    if (!text_starts(header, ALGORITHM))
+    if (!str_starts(header, ALGORITHM))
         return refuse(no, 400, "InvalidRequest",
                       "The authorization mechanism you have provided is not supported. "
                       "Please use AWS4-HMAC-SHA256.");
@@ -174,7 +174,7 @@ static int read_header(struct claim *c, const struct sigv4_request *r, const cha
     c->signed_headers = field(header, "SignedHeaders");
     c->signature = field(header, "Signature");
     c->date = long_date(r->headers);
-    c->token = text_copy(pairs_get(r->headers, "x-amz-security-token"));
+    c->token = str_copy(pairs_get(r->headers, "x-amz-security-token"));
     if (!c->credential || !c->signed_headers || !c->signature || !split_credential(c))
         return refuse(no, 400, "AuthorizationHeaderMalformed",
                       "The authorization header is malformed; it needs a Credential of the form "
@@ -186,14 +186,14 @@ static int read_query(struct claim *c, const struct pairs *query, struct sigv4_r
 {
     const char *algorithm = pairs_get(query, "X-Amz-Algorithm");
     c->presigned = true;
-    c->credential = text_copy(pairs_get(query, "X-Amz-Credential"));
-    c->signed_headers = text_copy(pairs_get(query, "X-Amz-SignedHeaders"));
-    c->signature = text_copy(pairs_get(query, "X-Amz-Signature"));
-    c->date = text_copy(pairs_get(query, "X-Amz-Date"));
-    c->token = text_copy(pairs_get(query, "X-Amz-Security-Token"));
+    c->credential = str_copy(pairs_get(query, "X-Amz-Credential"));
+    c->signed_headers = str_copy(pairs_get(query, "X-Amz-SignedHeaders"));
+    c->signature = str_copy(pairs_get(query, "X-Amz-Signature"));
+    c->date = str_copy(pairs_get(query, "X-Amz-Date"));
+    c->token = str_copy(pairs_get(query, "X-Amz-Security-Token"));
     if (!algorithm || strcmp(algorithm, ALGORITHM) != 0 || !c->credential || !c->signed_headers ||
         !c->signature || !c->date || !split_credential(c) ||
-        !text_u64(pairs_get(query, "X-Amz-Expires"), &c->expires_s))
+        !str_u64(pairs_get(query, "X-Amz-Expires"), &c->expires_s))
         return refuse(no, 400, "AuthorizationQueryParametersError",
                       "Query-string authentication version 4 requires the X-Amz-Algorithm, "
                       "X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and "
@@ -218,7 +218,7 @@ static char *encoded(const char *s)
 {
     struct buf b;
     buf_init(&b, 1 << 20);
-    text_encode(&b, s, false);
+    str_encode(&b, s, false);
     return buf_take(&b);
 }
 
@@ -310,8 +310,8 @@ static int check_signed_headers(const struct sigv4_request *r, const struct clai
 
 static void canonical_path(struct buf *out, const char *path)
 {
-    char *decoded = text_decode(path, strlen(path), false);
-    text_encode(out, decoded ? decoded : path, true);
+    char *decoded = str_decode(path, strlen(path), false);
+    str_encode(out, decoded ? decoded : path, true);
     free(decoded);
 }
 
@@ -336,7 +336,7 @@ static int check_signature(const struct sigv4_request *r, const struct pairs *qu
     buf_printf(&text, ALGORITHM "\n%s\n%s\n%s", c->date, out->scope, hash);
     signing_key(keys->secret_key, c, out->key);
     hmac(out->key, sizeof out->key, buf_str(&text), md);
-    text_hex(out->signature, md, sizeof md);
+    str_hex(out->signature, md, sizeof md);
     int rc = 0;
     if (!all || canonical.failed || text.failed || !sigv4_same(out->signature, c->signature)) {
         rc = refuse(no, 403, "SignatureDoesNotMatch",
@@ -380,19 +380,19 @@ static int check_clock(const struct claim *c, int64_t now, struct sigv4_refusal 
 {
     int64_t date;
     char iso[32];
-    if (!c->date || !text_parse_amz_date(c->date, &date))
+    if (!c->date || !str_parse_amz_date(c->date, &date))
         return refuse(no, 403, "AccessDenied",
                       "AWS authentication requires a valid Date or x-amz-date header");
     bool early = date > now + SIGV4_MAX_SKEW_S;
     if (c->presigned && !early && now > date + (int64_t)c->expires_s) {
-        text_iso_date(iso, date + (int64_t)c->expires_s);
+        str_iso_date(iso, date + (int64_t)c->expires_s);
         detail(no, "Expires", iso);
         return refuse(no, 403, "AccessDenied", "Request has expired");
     }
     if (!early && (c->presigned || date >= now - SIGV4_MAX_SKEW_S))
         return 0;
     detail(no, "RequestTime", c->date);
-    text_iso_date(iso, now);
+    str_iso_date(iso, now);
     detail(no, "ServerTime", iso);
     buf_printf(&no->detail, "<MaxAllowedSkewMilliseconds>%d</MaxAllowedSkewMilliseconds>",
                SIGV4_MAX_SKEW_S * 1000);
@@ -427,8 +427,8 @@ static int check_payload(const struct sigv4_request *r, const struct pairs *quer
         return refuse(no, 400, "InvalidRequest",
                       "Missing required header for this request: x-amz-content-sha256");
     unsigned char md[32];
-    if (strcmp(hash, "UNSIGNED-PAYLOAD") != 0 && !text_starts(hash, "STREAMING-") &&
-        !text_unhex(md, hash, sizeof md))
+    if (strcmp(hash, "UNSIGNED-PAYLOAD") != 0 && !str_starts(hash, "STREAMING-") &&
+        !str_unhex(md, hash, sizeof md))
         return refuse(no, 400, "InvalidArgument",
                       "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-..., or a valid "
                       "sha256 value.");
@@ -482,5 +482,5 @@ void sigv4_chunk(const struct sigv4_result *seed, const char *kind, const char *
     snprintf(text, sizeof text, ALGORITHM "-%s\n%s\n%s\n%s\n%s%s%s", kind, seed->date, seed->scope,
              previous, payload ? EMPTY_SHA256 : "", payload ? "\n" : "", data_sha256);
     hmac(seed->key, sizeof seed->key, text, md);
-    text_hex(out, md, sizeof md);
+    str_hex(out, md, sizeof md);
 }

@@ -18,9 +18,9 @@ struct bucket {
 
 struct object *object_new(const char *key)
 {
-    struct object *o = text_alloc(sizeof *o);
+    struct object *o = str_alloc(sizeof *o);
     o->refs = 1;
-    o->key = text_copy(key);
+    o->key = str_copy(key);
     return o;
 }
 
@@ -34,7 +34,7 @@ void object_unref(struct object *o)
     free(o);
 }
 
-void part_free(struct part *p)
+void store_part_free(struct part *p)
 {
     if (!p)
         return;
@@ -45,7 +45,7 @@ void part_free(struct part *p)
 static void upload_free(struct upload *u)
 {
     for (size_t i = 0; i < u->count; i++)
-        part_free(u->parts[i]);
+        store_part_free(u->parts[i]);
     free(u->parts);
     pairs_free(&u->headers);
     free(u->bucket);
@@ -92,7 +92,7 @@ static void place_part(struct upload *u, struct part *p)
 {
     size_t at = part_place(u, p->number);
     if (at < u->count && u->parts[at]->number == p->number) {
-        part_free(u->parts[at]);
+        store_part_free(u->parts[at]);
         u->parts[at] = p;
         return;
     }
@@ -111,7 +111,7 @@ static void replay_put(struct store *s, struct journal_line *l)
     struct bucket *b = omap_get(&s->buckets, l->word[1]);
     struct object *o = object_new(l->word[2]);
     snprintf(o->etag, sizeof o->etag, "%s", l->word[4]);
-    bool ok = b && text_u64(l->word[3], &o->size) && text_i64(l->word[5], &o->mtime) &&
+    bool ok = b && str_u64(l->word[3], &o->size) && str_i64(l->word[5], &o->mtime) &&
               journal_extents(&o->data, &s->blobs, l->word[6]);
     journal_headers(&o->headers, l->word[7]);
     object_unref(ok ? omap_put(&b->objects, o->key, o) : o);
@@ -119,11 +119,11 @@ static void replay_put(struct store *s, struct journal_line *l)
 
 static void replay_upload(struct store *s, struct journal_line *l)
 {
-    struct upload *u = text_alloc(sizeof *u);
+    struct upload *u = str_alloc(sizeof *u);
     snprintf(u->id, sizeof u->id, "%s", l->word[1]);
-    u->bucket = text_copy(l->word[2]);
-    u->key = text_copy(l->word[3]);
-    text_i64(l->word[4], &u->started);
+    u->bucket = str_copy(l->word[2]);
+    u->key = str_copy(l->word[3]);
+    str_i64(l->word[4], &u->started);
     journal_headers(&u->headers, l->word[5]);
     struct upload *old = omap_put(&s->uploads, u->id, u);
     if (old)
@@ -133,22 +133,22 @@ static void replay_upload(struct store *s, struct journal_line *l)
 static void replay_part(struct store *s, struct journal_line *l)
 {
     struct upload *u = omap_get(&s->uploads, l->word[1]);
-    struct part *p = text_alloc(sizeof *p);
+    struct part *p = str_alloc(sizeof *p);
     uint64_t number = 0;
     snprintf(p->etag, sizeof p->etag, "%s", l->word[4]);
-    bool ok = text_u64(l->word[2], &number) && text_u64(l->word[3], &p->size) &&
-              text_i64(l->word[5], &p->mtime);
+    bool ok = str_u64(l->word[2], &number) && str_u64(l->word[3], &p->size) &&
+              str_i64(l->word[5], &p->mtime);
     p->number = (unsigned)number;
     if (u && ok && journal_extents(&p->data, &s->blobs, l->word[6]))
         place_part(u, p);
     else
-        part_free(p);
+        store_part_free(p);
 }
 
 static void replay_bucket(struct store *s, struct journal_line *l)
 {
-    struct bucket *b = text_alloc(sizeof *b);
-    text_i64(l->word[2], &b->created);
+    struct bucket *b = str_alloc(sizeof *b);
+    str_i64(l->word[2], &b->created);
     b = omap_put(&s->buckets, l->word[1], b);
     if (b)
         bucket_free(b);
@@ -297,7 +297,7 @@ enum store_result store_bucket_create(struct store *s, const char *name, int64_t
     enum store_result rc = STORE_EXISTS;
     pthread_rwlock_wrlock(&s->lock);
     if (!omap_get(&s->buckets, name)) {
-        struct bucket *b = text_alloc(sizeof *b);
+        struct bucket *b = str_alloc(sizeof *b);
         b->created = now;
         omap_put(&s->buckets, name, b);
         struct buf line;
@@ -416,7 +416,7 @@ enum store_result store_delete(struct store *s, const char *bucket, const char *
 /* The first node past every key that starts with prefix (which ends in a delimiter). */
 static struct omap_node *seek_past(const struct omap *m, const char *prefix)
 {
-    char *past = text_copy(prefix);
+    char *past = str_copy(prefix);
     size_t n = strlen(past);
     while (n && (unsigned char)past[n - 1] == 0xff)
         past[--n] = '\0';
@@ -497,11 +497,11 @@ enum store_result store_upload_create(struct store *s, const char *bucket, const
     unsigned char random[16];
     if (RAND_bytes(random, sizeof random) != 1)
         abort();
-    text_hex(id, random, sizeof random);
-    struct upload *u = text_alloc(sizeof *u);
+    str_hex(id, random, sizeof random);
+    struct upload *u = str_alloc(sizeof *u);
     memcpy(u->id, id, sizeof u->id);
-    u->bucket = text_copy(bucket);
-    u->key = text_copy(key);
+    u->bucket = str_copy(bucket);
+    u->key = str_copy(key);
     u->started = now;
     pairs_copy(&u->headers, headers);
 
@@ -641,7 +641,7 @@ enum store_result store_upload_complete(struct store *s, const char *bucket, con
                                                         size_t count),
                                         int64_t now, struct object **out)
 {
-    struct part **picked = text_alloc(sizeof *picked * count);
+    struct part **picked = str_alloc(sizeof *picked * count);
     struct object *old = NULL;
     pthread_rwlock_wrlock(&s->lock);
     struct bucket *b = omap_get(&s->buckets, bucket);

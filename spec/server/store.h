@@ -123,7 +123,7 @@ enum store_result store_upload_put(struct store *s, const char *bucket, const ch
                                    const char *id, struct part *part);
 enum store_result store_upload_abort(struct store *s, const char *bucket, const char *key,
                                      const char *id);
-void part_free(struct part *p); /* accepts NULL */
+void store_part_free(struct part *p); /* accepts NULL */
 
 /* Calls each with every part in order, under the lock. */
 enum store_result store_upload_parts(struct store *s, const char *bucket, const char *key,

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <time.h>
 
-void *text_alloc(size_t n)
+void *str_alloc(size_t n)
 {
     void *p = calloc(1, n ? n : 1);
     if (!p)
@@ -17,20 +17,20 @@ void *text_alloc(size_t n)
     return p;
 }
 
-char *text_copy(const char *s)
+char *str_copy(const char *s)
 {
     if (!s)
         return NULL;
     size_t n = strlen(s) + 1;
-    return memcpy(text_alloc(n), s, n);
+    return memcpy(str_alloc(n), s, n);
 }
 
-bool text_starts(const char *s, const char *prefix)
+bool str_starts(const char *s, const char *prefix)
 {
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-bool text_ends(const char *s, const char *suffix)
+bool str_ends(const char *s, const char *suffix)
 {
     size_t n = strlen(s), m = strlen(suffix);
     return n >= m && memcmp(s + n - m, suffix, m) == 0;
@@ -42,7 +42,7 @@ static bool unreserved(unsigned char c)
            c == '.' || c == '_' || c == '~';
 }
 
-void text_encode(struct buf *out, const char *s, bool keep_slash)
+void str_encode(struct buf *out, const char *s, bool keep_slash)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (; *s; s++) {
@@ -64,9 +64,9 @@ static int digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-char *text_decode(const char *s, size_t n, bool plus)
+char *str_decode(const char *s, size_t n, bool plus)
 {
-    char *out = text_alloc(n + 1), *p = out;
+    char *out = str_alloc(n + 1), *p = out;
     for (size_t i = 0; i < n; i++) {
         char c = s[i];
         if (c == '%' && i + 2 < n && digit(s[i + 1]) >= 0 && digit(s[i + 2]) >= 0) {
@@ -84,7 +84,7 @@ char *text_decode(const char *s, size_t n, bool plus)
     return out;
 }
 
-void text_xml(struct buf *out, const char *s)
+void str_xml(struct buf *out, const char *s)
 {
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
@@ -119,7 +119,7 @@ static size_t utf8(const unsigned char *s)
     return n;
 }
 
-void text_json(struct buf *out, const char *s)
+void str_json(struct buf *out, const char *s)
 {
     buf_putc(out, '"');
     while (*s) {
@@ -137,7 +137,7 @@ void text_json(struct buf *out, const char *s)
     buf_putc(out, '"');
 }
 
-void text_hex(char *out, const unsigned char *in, size_t n)
+void str_hex(char *out, const unsigned char *in, size_t n)
 {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < n; i++) {
@@ -147,7 +147,7 @@ void text_hex(char *out, const unsigned char *in, size_t n)
     out[2 * n] = '\0';
 }
 
-bool text_unhex(unsigned char *out, const char *hex, size_t n)
+bool str_unhex(unsigned char *out, const char *hex, size_t n)
 {
     if (strlen(hex) != 2 * n)
         return false;
@@ -160,7 +160,7 @@ bool text_unhex(unsigned char *out, const char *hex, size_t n)
     return true;
 }
 
-size_t text_unbase64(unsigned char *out, size_t max, const char *s)
+size_t str_unbase64(unsigned char *out, size_t max, const char *s)
 {
     size_t n = strlen(s);
     unsigned char tmp[256];
@@ -176,7 +176,7 @@ size_t text_unbase64(unsigned char *out, size_t max, const char *s)
     return len;
 }
 
-bool text_take_u64(const char **at, uint64_t *out)
+bool str_take_u64(const char **at, uint64_t *out)
 {
     char *end;
     if (!isdigit((unsigned char)**at))
@@ -187,12 +187,12 @@ bool text_take_u64(const char **at, uint64_t *out)
     return errno == 0;
 }
 
-bool text_u64(const char *s, uint64_t *out)
+bool str_u64(const char *s, uint64_t *out)
 {
-    return s && text_take_u64(&s, out) && *s == '\0';
+    return s && str_take_u64(&s, out) && *s == '\0';
 }
 
-bool text_i64(const char *s, int64_t *out)
+bool str_i64(const char *s, int64_t *out)
 {
     char *end;
     errno = 0;
@@ -200,10 +200,10 @@ bool text_i64(const char *s, int64_t *out)
     return end != s && *end == '\0' && errno == 0;
 }
 
-bool text_size(const char *s, uint64_t *out)
+bool str_size(const char *s, uint64_t *out)
 {
     static const char units[] = "kmg";
-    if (!text_take_u64(&s, out))
+    if (!str_take_u64(&s, out))
         return false;
     const char *unit = *s ? strchr(units, tolower((unsigned char)*s)) : NULL;
     for (const char *u = units; unit && u <= unit; u++)
@@ -212,7 +212,7 @@ bool text_size(const char *s, uint64_t *out)
 }
 
 /* By hand: strftime would follow the locale. */
-void text_http_date(char out[32], int64_t s)
+void str_http_date(char out[32], int64_t s)
 {
     static const char *const days[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -225,7 +225,7 @@ void text_http_date(char out[32], int64_t s)
              tm.tm_sec % 100);
 }
 
-void text_iso_date(char out[32], int64_t s)
+void str_iso_date(char out[32], int64_t s)
 {
     time_t t = (time_t)s;
     struct tm tm;
@@ -243,12 +243,12 @@ static bool parse_date(const char *s, const char *format, int64_t *out)
     return true;
 }
 
-bool text_parse_http_date(const char *s, int64_t *out)
+bool str_parse_http_date(const char *s, int64_t *out)
 {
     return parse_date(s, "%a, %d %b %Y %H:%M:%S GMT", out);
 }
 
-bool text_parse_amz_date(const char *s, int64_t *out)
+bool str_parse_amz_date(const char *s, int64_t *out)
 {
     return s && strlen(s) == 16 && parse_date(s, "%Y%m%dT%H%M%SZ", out);
 }
@@ -261,7 +261,7 @@ void pairs_add(struct pairs *p, const char *name, const char *value)
             abort();
         p->v = v;
     }
-    p->v[p->n++] = (struct pair){text_copy(name), text_copy(value)};
+    p->v[p->n++] = (struct pair){str_copy(name), str_copy(value)};
 }
 
 void pairs_set(struct pairs *p, const char *name, const char *value)
@@ -269,7 +269,7 @@ void pairs_set(struct pairs *p, const char *name, const char *value)
     for (size_t i = 0; i < p->n; i++) {
         if (strcasecmp(p->v[i].name, name) == 0) {
             free(p->v[i].value);
-            p->v[i].value = text_copy(value);
+            p->v[i].value = str_copy(value);
             return;
         }
     }
@@ -291,8 +291,8 @@ void pairs_parse(struct pairs *p, const char *query)
         size_t n = strcspn(query, "&");
         size_t eq = strcspn(query, "=&");
         if (n) {
-            char *name = text_decode(query, eq, true);
-            char *value = eq < n ? text_decode(query + eq + 1, n - eq - 1, true) : text_copy("");
+            char *name = str_decode(query, eq, true);
+            char *value = eq < n ? str_decode(query + eq + 1, n - eq - 1, true) : str_copy("");
             if (name && value)
                 pairs_add(p, name, value);
             free(name);
@@ -307,9 +307,9 @@ void pairs_encode(const struct pairs *p, struct buf *out)
     for (size_t i = 0; i < p->n; i++) {
         if (i)
             buf_putc(out, '&');
-        text_encode(out, p->v[i].name, false);
+        str_encode(out, p->v[i].name, false);
         buf_putc(out, '=');
-        text_encode(out, p->v[i].value, false);
+        str_encode(out, p->v[i].value, false);
     }
 }
 

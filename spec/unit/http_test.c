@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
         return real(node, service, hints, out);
     atomic_fetch_add(&lookups, 1);
     for (int i = 1; i <= ADDRESSES; i++) {
-        char address[16];
+        char address[32];
         snprintf(address, sizeof address, "127.0.0.%d", i);
         int rc = real(address, service, hints, out);
         if (rc)
@@ -221,9 +222,20 @@ static bool silent_once(struct call *c)
     return c->nth > 1 ? whole(c) : silent(c);
 }
 
+/* Answers nobody before all guests are there. */
+static atomic_uint guests;
+static bool meet(struct call *c);
+
 static bool slow(struct call *c)
 {
     return trickle(c, 200);
+}
+
+static bool large(struct call *c)
+{
+    say_length(c->fd, "200 OK", c->body_len ? 0 : LARGE);
+    say_body(c->fd, 0, c->body_len ? 0 : LARGE);
+    return true;
 }
 
 static bool empty(struct call *c)
@@ -299,8 +311,10 @@ static const struct route {
     {"/silent", silent, false},
     {"/too-slow", too_slow, false},
     {"/silent-once", silent_once, false},
+    {"/meet", meet, false},
     {"/slow", slow, false},
     {"/empty", empty, false},
+    {"/large", large, false},
     {"/busy-once", busy_once, false},
     {"/broken", broken, false},
     {"/refused", refused, false},
@@ -311,6 +325,22 @@ static const struct route {
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 static atomic_uint hits[ROUTES];
 static atomic_uint whole_bodies, other_bodies;
+
+static unsigned hits_of(const char *path)
+{
+    for (unsigned i = 0; i < ROUTES; i++) {
+        if (strcmp(routes[i].path, path) == 0)
+            return atomic_load(&hits[i]);
+    }
+    return 0;
+}
+
+static bool meet(struct call *c)
+{
+    while (hits_of("/meet") < atomic_load(&guests) && !atomic_load(&closing))
+        usleep(200 * 1000);
+    return whole(c);
+}
 
 static size_t read_head(int fd, char *head, size_t size)
 {
@@ -381,15 +411,6 @@ static void *serve(void *arg)
         pthread_create(&thread, NULL, converse, (void *)(intptr_t)fd);
         pthread_detach(thread);
     }
-}
-
-static unsigned hits_of(const char *path)
-{
-    for (unsigned i = 0; i < ROUTES; i++) {
-        if (strcmp(routes[i].path, path) == 0)
-            return atomic_load(&hits[i]);
-    }
-    return 0;
 }
 
 static void forget_hits(void)
@@ -541,6 +562,24 @@ static struct ask *in_pieces(const char *path)
     a->http.begun = begun;
     a->http.take = take;
     a->http.attempts_max = 3;
+    return a;
+}
+
+/* That is larger than there is room for in dest. */
+static int take_whole(struct http_request *r, const char *data, size_t len)
+{
+    struct ask *a = (struct ask *)r;
+    if (a->fails_at && a->taken + len >= a->fails_at)
+        return nc_err_set(&r->err, "ENOSPC", "no space");
+    a->taken += len;
+    return memcmp(data, body + a->taken - len, len) == 0 ? 0 : nc_err_set(&r->err, "Wrong", "no");
+}
+
+static struct ask *all_of_it(const char *path)
+{
+    struct ask *a = in_pieces(path);
+    a->http.take = take_whole;
+    a->http.dest_len = LARGE;
     return a;
 }
 
@@ -877,6 +916,56 @@ static void test_late(void)
     drop(patient);
 }
 
+/* So many bytes by several requests at so many a second; how long that took, in ms. */
+static uint64_t paced(struct ask *(*make)(const char *), size_t bytes, uint64_t rate, bool *right)
+{
+    enum { EACH = 4 };
+    struct pace pace;
+    struct ask *asks[EACH];
+    pace_init(&pace, rate);
+    forget_hits();
+    uint64_t began_ms = clock_ms();
+    for (int i = 0; i < EACH; i++) {
+        asks[i] = make(bytes == LARGE ? "/large" : "/whole");
+        asks[i]->http.pace = &pace;
+        asks[i]->http.stall_ms = 1000;
+        asks[i]->http.attempts_max = 1;
+        submit(asks[i]);
+    }
+    *right = true;
+    for (int i = 0; i < EACH; i++) {
+        wait_for(asks[i]);
+        if (asks[i]->http.failed)
+            printf("# %s\n", asks[i]->http.err.message);
+        *right = *right && !asks[i]->http.failed && asks[i]->moved == bytes;
+        drop(asks[i]);
+    }
+    return clock_ms() - began_ms;
+}
+
+static void test_pace(void)
+{
+    bool right = false;
+    uint64_t took = paced(all_of_it, LARGE, 8 * 1024 * 1024, &right);
+    CHECK(right && took >= 1300, "12 MiB come at 8 MiB a second in a second and a half");
+    CHECK(took < 10 * 1000, "and not much later");
+    took = paced(given, LARGE, 8 * 1024 * 1024, &right);
+    CHECK(right && atomic_load(&whole_bodies) == 4 && took >= 1300, "and go so");
+    CHECK(took < 10 * 1000, "nor do they go much later");
+    took = paced(in_pieces, BODY, 4000, &right);
+    CHECK(right && took >= 2900, "who waits his turn for longer than a stall takes is not cut");
+
+    struct pace pace;
+    pace_init(&pace, 1024 * 1024);
+    struct ask *a = all_of_it("/large");
+    a->http.pace = &pace;
+    a->fails_at = 200 * 1000;
+    run(a);
+    CHECK(failed(a, "ENOSPC") && a->http.attempts == 1 && a->took_ms < 2000,
+          "who can't take a piece when its turn has come has failed, too");
+    drop(a);
+}
+
 static void test_gate(void)
 {
     struct retry_gate gate = {0};
@@ -1020,6 +1109,65 @@ static void test_addresses(void)
     CHECK(most < all * 7 / 8, "its connections do not all go to one of its addresses");
 }
 
+static bool crowd(struct ask **asks, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        submit(asks[i]);
+    bool all = true;
+    for (unsigned i = 0; i < n; i++) {
+        wait_for(asks[i]);
+        all = all && !asks[i]->http.failed;
+    }
+    return all;
+}
+
+static void test_crowd(void)
+{
+#ifdef __SANITIZE_THREAD__
+    enum { MOST = 200, SPARE_FILES = 200 }; /* both sides are far slower */
+#else
+    enum { MOST = 1000, SPARE_FILES = 200 };
+#endif
+    struct rlimit files;
+    struct ask *asks[MOST];
+    getrlimit(RLIMIT_NOFILE, &files); /* both ends of a connection are ours */
+    unsigned room = files.rlim_max > 2 * MOST + SPARE_FILES
+                        ? MOST
+                        : (unsigned)(files.rlim_max - SPARE_FILES) / 2;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    for (unsigned i = 0; i < room; i++) {
+        asks[i] = into_dest("/meet");
+        asks[i]->http.attempts_max = 5;
+    }
+    forget_hits();
+    atomic_store(&guests, room);
+    CHECK(crowd(asks, room), "so many requests are in flight at once");
+    unsigned made = atomic_load(&connections);
+    forget_hits();
+    CHECK(crowd(asks, room) && made + atomic_load(&connections) < room + room / 4,
+          "and leave their connections to those that come after them");
+    for (unsigned i = 0; i < room; i++)
+        drop(asks[i]);
+}
+
+/* A transfer outlives the request it was set up for, and what that one has lent it. */
+static void test_lent(void)
+{
+    bool all = true;
+    for (int i = 0; i < 8; i++) {
+        struct ask *a = into_dest("/whole");
+        char *file = strdup(i % 3 ? "a.pem" : "b.pem");
+        a->http.ca_file = file;
+        run(a);
+        all = all && arrived(a, 0);
+        drop(a);
+        memset(file, 'x', strlen(file));
+        free(file);
+    }
+    CHECK(all, "what a request lends is not used after its end");
+}
+
 static void test_empty_body(void)
 {
     struct ask *a = new_ask("/whole");
@@ -1126,7 +1274,7 @@ int main(void)
         body[i] = (char)(i * 31 + i / 251);
     at.sin_addr.s_addr = htonl(INADDR_ANY);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 128) ||
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) || listen(listener, 1024) ||
         getsockname(listener, (struct sockaddr *)&at, &len))
         return 1;
     port = ntohs(at.sin_port);
@@ -1144,6 +1292,7 @@ int main(void)
     test_stall();
     test_late_worker();
     test_late();
+    test_pace();
     test_gate();
     test_give_up();
     test_again();
@@ -1151,6 +1300,8 @@ int main(void)
     test_resubmit();
     test_dead_connection();
     test_addresses();
+    test_crowd();
+    test_lent();
     test_empty_body();
     test_cancel();
     test_pool_free();

@@ -380,6 +380,12 @@ static unsigned weight(const struct part *p)
     return p->len <= MIB ? WHOLE / 4 : WHOLE;
 }
 
+/* Between two servers each direction has its half. */
+static unsigned share(void)
+{
+    return w.parallel * WHOLE / (w.source_local || w.sink_local ? 1 : 2);
+}
+
 static bool is_direct(const struct part *p)
 {
     return !p->data;
@@ -548,6 +554,8 @@ static int do_store(struct part *p, struct nc_err *err)
         return fail(err, code, p->file);
     if (is_direct(p))
         fill(g->data + p->offset, g->kind, p->offset, p->len);
+    else if (g->streamed && !w.sink_local) /* by itself */
+        fill(g->data + p->offset, g->kind, p->offset, p->len);
     else if (!g->streamed)
         memcpy(g->data + p->offset, p->data, p->len);
     return 0;
@@ -704,7 +712,7 @@ static void begin_fetch(struct part *p)
     struct thing *g = thing_of(p->file);
     const struct file *f = p->file;
     lock();
-    unsigned most = w.sink_local ? w.parallel * WHOLE : w.parallel * WHOLE / 2;
+    unsigned most = share();
     w.fetching += weight(p);
     hold(SLOTS, w.fetching < most + WHOLE, "fetches: %u sixteenths of %u", w.fetching, most);
     if (!g->held[p->index])
@@ -884,11 +892,11 @@ static enum op store(struct sink *self, struct part *p, struct nc_err *err)
 {
     (void)self;
     const struct thing *g = thing_of(p->file);
-    begin_store(p, w.parallel * WHOLE / 2);
+    begin_store(p, share());
     hold(BYTES, p->data, "%s part %u is stored without its bytes", p->file->path, p->index);
     hold(DIGESTS, !w.sink_digests == !p->sha256[0], "%s part %u: its digest for the sink",
          p->file->path, p->index);
-    if (g->streamed && g->known == BY_PARTS)
+    if (g->streamed && w.sink_local && g->known == BY_PARTS)
         hold(BYTES, is_right(g->data + p->offset, g->kind, p->offset, p->len),
              "%s part %u is stored with wrong bytes", p->file->path, p->index);
     return move(p, err);
@@ -1028,7 +1036,7 @@ static struct sink *new_sink(void)
         .digests = w.sink_digests,
         .streamed = w.streamed,
         .open = open_file,
-        .write = write_block,
+        .write = w.sink_local ? write_block : NULL,
         .read = read_block,
         .store = store,
         .copy = w.copies ? copy : NULL,
@@ -1087,6 +1095,9 @@ static void choose_plan(struct thing *g, bool job_ends)
     g->wrong_for = 1 + (unsigned)choose(PART_TRIES - 1);
     bool can_be_wrong =
         g->known != BY_NOTHING && plan_part_len(kinds[g->kind].size, PART_SIZE, g->bad_part);
+    /* What the sink reads by itself is what is there, whatever the source has read. */
+    if (g->streamed && !w.sink_local && g->known != BY_PARTS)
+        can_be_wrong = false;
     if ((g->plan == WRONG_ONCE || g->plan == WRONG_ALWAYS) && !can_be_wrong)
         g->plan = WELL;
     if (g->plan == PART_AGAIN && (g->known != BY_PARTS || !can_be_wrong))
@@ -1111,6 +1122,8 @@ static void add_thing(struct transfer *t, unsigned kind, bool job_ends)
     const struct kind *k = &kinds[kind];
     char path[32];
     *g = (struct thing){.kind = kind, .known = (enum known)choose(4)};
+    if (w.copies && choose(2))
+        g->known = BY_NOTHING;
     g->parts = plan_parts(k->size, PART_SIZE);
     g->streamed = w.streamed && k->size > MIB;
     choose_plan(g, job_ends);
@@ -1162,7 +1175,8 @@ static void check_done(const struct file *f, const struct thing *g)
     hold(DIGESTS, strcmp(f->sha256, sha256) == 0, "%s: SHA-256 %s", f->path, f->sha256);
     for (uint32_t i = 0; i < f->parts; i++)
         hold(DIGESTS, strcmp(f->digests[i], g->copied[i] ? "" : k->xxh3[i]) == 0,
-             "%s part %u: XXH3 %s", f->path, i, f->digests[i]);
+             "%s part %u: XXH3 %s, %scopied, plan %d", f->path, i, f->digests[i],
+             g->copied[i] ? "" : "not ", g->plan);
     if (g->plan == WELL)
         hold(MOVED, f->moved == f->size - g->had, "%s: %llu bytes of %llu", f->path,
              (unsigned long long)f->moved, (unsigned long long)(f->size - g->had));
@@ -1260,11 +1274,11 @@ static void make_world(uint64_t seed)
     w.freeing = false;
     atomic_store(&w.ended, 0);
     w.some_fail = choose(3) != 0;
-    w.streamed = w.sink_local && choose(3) != 0;
+    w.streamed = (w.sink_local || w.source_local) && choose(3) != 0;
     w.syncs = w.sink_local && choose(2);
     w.copies = choose(3) == 0;
-    w.copies_left = choose(2) ? (int)choose(20) : 1000;
-    w.hashes_all = choose(3) == 0;
+    w.copies_left = choose(3) ? (int)choose(8) : 1000;
+    w.hashes_all = choose(w.copies ? 6 : 3) == 0;
     w.grows = choose(3) == 0;
     w.shared_reason = choose(2) ? "AccessDenied" : "ENOSPC";
     w.parallel = 2 + (unsigned)choose(10);

@@ -26,13 +26,17 @@ local function new_report()
 end
 
 -- What the engine is told of a file besides its name and size: its digests where `known`, the tree's
--- manifest, has them, and by what its content is recognised when a copy of it is continued.
+-- manifest, has them, and by what its content is recognised when a copy of it is continued. Where each
+-- part has a digest, they say as much as the one of all, for a fraction of the work.
 local function entry_of(file, known)
     local entry = {
         path = file.path, size = file.size, modified = file.modified, etag = file.etag,
-        version = file.etag or ("%d:%.6f"):format(file.size, file.modified),
+        version = known and known.sha256 or file.etag or ("%d:%.6f"):format(file.size, file.modified),
     }
-    if known then entry.sha256, entry.part_size, entry.parts = known.sha256, known.part_size, known.parts end
+    if known then
+        entry.part_size, entry.parts = known.part_size, known.parts
+        if not known.parts then entry.sha256 = known.sha256 end
+    end
     return entry
 end
 
@@ -40,16 +44,25 @@ end
 --- seconds, retries, failed = { { path, error } ... }. Raises what stops all of them.
 ---@param o { from: table, to: table, label: string, known: table?, done: fun(path: string)?,
 ---  parallel: integer?, part_size: integer?, memory: integer?, limit_rate: integer? }
----@param files table[]   of the source's list
+---@param files table[]|fun(): table[]?   of the source's list; a function gives list after list
 ---@param report table    of new_report
 local function move(o, files, report)
-    local entries, under_way = {}, {}
-    for i, file in ipairs(files) do
-        entries[i] = entry_of(file, o.known and o.known[file.path])
-        under_way[file.path] = entries[i]
+    local under_way = {}
+    local function entries_of(list)
+        local entries = {}
+        for i, file in ipairs(list) do
+            entries[i] = entry_of(file, o.known and o.known[file.path])
+            under_way[file.path] = entries[i]
+        end
+        return entries
+    end
+    local function next_entries()
+        local list = files()
+        return list and entries_of(list)
     end
     local result = transfer.run {
-        label = o.label, source = o.from:source(), sink = o.to:sink(), files = entries,
+        label = o.label, source = o.from:source(), sink = o.to:sink(),
+        files = type(files) == "function" and next_entries or entries_of(files),
         parallel = o.parallel, part_size = o.part_size, memory = o.memory, limit_rate = o.limit_rate,
         on_files = function(list)
             for _, f in ipairs(list) do
@@ -61,7 +74,7 @@ local function move(o, files, report)
                     report.failed[#report.failed + 1] = { path = f.path, error = f.error or later }
                 else
                     report.files, report.bytes = report.files + 1, report.bytes + f.size
-                    if entry.sha256 then report.verified = report.verified + 1 end
+                    if f.verified then report.verified = report.verified + 1 end
                     if o.done then o.done(f.path) end
                 end
             end

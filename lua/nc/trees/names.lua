@@ -11,13 +11,18 @@ local KEY_MAX <const> = 1024  -- bytes, of every S3 server
 local PATH_MAX <const> = 4095
 local PART_MAX <const> = 255
 
--- Why a key is no path below a folder, or nil. "x/" stands for a folder.
+-- Why a key is no path below a folder, or nil. "x/" stands for a folder. Looks at the parts one by one
+-- only where it must: there may be millions of paths.
 local function why_no_path(path)
-    if path:sub(1, 1) == "/" then return "is absolute" end
+    local framed = "/" .. path .. (path:sub(-1) == "/" and "" or "/")
+    if framed:find("/%.?%.?/") then
+        if path:sub(1, 1) == "/" then return "is absolute" end
+        if framed:find("/../", 1, true) then return "would leave the folder" end
+        return "is no path: a part of it is empty or a dot"
+    end
+    if #path <= PART_MAX then return nil end
     if #path > PATH_MAX then return "is longer than a path may be" end
-    for part in (path:gsub("/$", "") .. "/"):gmatch "([^/]*)/" do
-        if part == ".." then return "would leave the folder" end
-        if part == "" or part == "." then return "is no path: a part of it is empty or a dot" end
+    for part in path:gmatch "[^/]+" do
         if #part > PART_MAX then return ("has a part longer than %d bytes"):format(PART_MAX) end
     end
 end

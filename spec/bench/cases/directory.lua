@@ -1,10 +1,11 @@
 --- A copy's folder to another file system, as from a shared volume to a node's disk: warm, out of memory
 --- onto the disk, where it counts once it is synced; and cold, off the disk into memory.
 --
--- ncrun checks every part against its digest, the others check nothing.
+-- The copy is marked complete, so ncrun checks every part against its digest; the others check nothing.
 
 local peers = require "peers"
-local proc  = require "nc.proc"
+
+local REPOSITORY <const> = "bench/checkpoint"
 
 local function case(name, what, cold, gates)
     local function folder(site) return (cold and site.dir or site.disk) .. "/out" end
@@ -14,10 +15,13 @@ local function case(name, what, cold, gates)
         describe = function(site) return ("%s, folder to folder, %s"):format(site:describe_large(), what) end,
 
         setup = function(site)
-            site:make_large(cold and site.disk or site.dir)
-            site.digests = site.dir .. "/digests.json"
-            local done = proc.capture(peers.ncrun(site.input, "none", "record=" .. site.digests))
-            if done.code ~= 0 then error(done.stderr, 0) end
+            site:make_checkpoint(REPOSITORY)
+            site:serve()
+            peers.run(peers.ncrun_stage(REPOSITORY))
+            local copy = (cold and site.disk or site.dir) .. "/copy"
+            peers.run(peers.ncrun(site:url "models/checkpoint/", copy))
+            site:use(copy)
+            site:stop() -- the memory is needed for better things
         end,
 
         clear = function(site)
@@ -27,9 +31,7 @@ local function case(name, what, cold, gates)
         check = function(site, bytes) site:check_folder(folder(site), bytes) end,
 
         contestants = {
-            { name = "ncrun", command = function(site)
-                return peers.ncrun(site.input, folder(site), "check=" .. site.digests)
-            end },
+            { name = "ncrun", command = function(site) return peers.ncrun(site.input, folder(site)) end },
             { name = "cp -r", command = function(site)
                 return synced(site, { "cp", "-r", site.input .. "/.", folder(site) })
             end },

@@ -37,4 +37,4 @@ local function case(name, scheme)
     }
 end
 
-return { case("up", "http"), case("up-https", "https") }
+return { case("up-http", "http"), case("up-https", "https") }

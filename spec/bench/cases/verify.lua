@@ -2,9 +2,9 @@
 --- hides it.
 
 local peers = require "peers"
-local proc  = require "nc.proc"
 
-local PREFIX <const> = "verify/"
+local REPOSITORY <const> = "bench/checkpoint"
+local PREFIX <const> = "models/checkpoint/"
 
 local function folder(site) return site.dir .. "/out" end
 
@@ -13,22 +13,19 @@ return { {
     describe = function(site) return site:describe_large() .. " down to tmpfs over http, part digests checked" end,
 
     setup = function(site)
-        site:make_large()
+        site:make_checkpoint(REPOSITORY)
         site:serve()
-        peers.fill(site, PREFIX)
-        site.digests = site.dir .. "/digests.json"
-        local done = proc.capture(peers.ncrun(site:url(PREFIX), "none", "record=" .. site.digests))
-        if done.code ~= 0 then error(done.stderr, 0) end
+        peers.run(peers.ncrun_stage(REPOSITORY))
     end,
 
     clear = function(site) site:empty_folder(folder(site)) end,
     check = function(site, bytes) site:check_folder(folder(site), bytes) end,
 
     contestants = {
-        { name = "verified", command = function(site)
-            return peers.ncrun(site:url(PREFIX), folder(site), "check=" .. site.digests)
+        { name = "verified", command = function(site) return peers.ncrun(site:url(PREFIX), folder(site)) end },
+        { name = "not verified", command = function(site)
+            return peers.ncrun(site:url(PREFIX), folder(site), "verify=no")
         end },
-        { name = "not verified", command = function(site) return peers.ncrun(site:url(PREFIX), folder(site)) end },
     },
     gates = { { "wall", "verified", "not verified", 1.05 } },
 } }

@@ -1,6 +1,6 @@
---- A checkpoint from the hub into a bucket, with no disk in between.
+--- A checkpoint from the hub into a bucket, with no disk in between, and onto a disk.
 --
--- All take the files' names from a list or from the hub and read from the hub's resolve URLs. What they
+-- Into the bucket all take the files' names from a list or from the hub and read from the hub's resolve URLs. What they
 -- check differs: ncrun compares every file's SHA-256 with the hub's, sends the SHA-256 of each part and
 -- commits with a manifest. rclone and aws send digests of each part (SHA-256, rclone MD5 too) but can't
 -- know whether what came is what was published. "rclone, unchecked" puts each file in one request
@@ -8,6 +8,8 @@
 --
 -- Two cases hold the way beside its halves: over links that are the bottleneck, where it should take as
 -- long as the slower half, and over none, where the processors are and it should take what both do.
+--
+-- Onto the disk, where bytes count once they are synced, ncrun compares SHA-256 too; curl checks nothing.
 
 local peers = require "peers"
 
@@ -42,9 +44,7 @@ local function against_peers(name, scheme)
         check = function(site) site:check_bucket(PREFIX) end,
 
         contestants = {
-            { name = "ncrun", command = function()
-                return { "build/ncrun", "recipes/stage-weights.lua", "model=" .. REPOSITORY }
-            end },
+            { name = "ncrun", command = function() return peers.ncrun_stage(REPOSITORY) end },
             { name = "rclone", command = function(site) return rclone(site) end },
             { name = "rclone, unchecked", command = function(site)
                 return rclone(site, "--s3-upload-cutoff", "5Gi", "--s3-disable-checksum")
@@ -80,11 +80,34 @@ local function against_halves(name, what, limited, gate)
         check = function() end, -- one half leaves nothing to look at; each fails where its files do
 
         contestants = {
-            { name = WHOLE, command = function(site) return peers.ncrun("hub:" .. REPOSITORY, site:url(PREFIX)) end },
-            { name = DOWN, command = function() return peers.ncrun("hub:" .. REPOSITORY, "none") end },
+            { name = WHOLE, command = function(site) return peers.engine("hub:" .. REPOSITORY, site:url(PREFIX)) end },
+            { name = DOWN, command = function() return peers.engine("hub:" .. REPOSITORY, "none") end },
             { name = UP, command = function(site) return peers.ncrun(site.input, site:url(PREFIX)) end },
         },
         gates = { gate },
+    }
+end
+
+local function folder(site) return site.disk .. "/out" end
+
+local function to_directory(name, scheme)
+    return {
+        name = name,
+        describe = function(site)
+            return ("%s, hub to disk with sync over %s"):format(site:describe_large(), scheme)
+        end,
+
+        setup = function(site) setup(site, scheme) end,
+        clear = function(site) site:empty_folder(folder(site)) end,
+        check = function(site, bytes) site:check_folder(folder(site), bytes) end,
+
+        contestants = {
+            { name = "ncrun", command = function(site) return peers.engine("hub:" .. REPOSITORY, folder(site)) end },
+            { name = "16 curl, sync", command = function(site)
+                return peers.synced(folder(site), peers.curl_hub(site, REPOSITORY, folder(site)))
+            end },
+        },
+        gates = scheme == "http" and { { "wall", "ncrun", "16 curl, sync", 1.0 } } or nil,
     }
 end
 
@@ -99,4 +122,6 @@ return {
         what = "wall: ncrun / the sum of its halves", most = 1.15,
         of = function(m) return m[WHOLE].wall / (m[DOWN].wall + m[UP].wall) end,
     }),
+    to_directory("hub-to-directory", "http"),
+    to_directory("hub-to-directory-https", "https"),
 }

@@ -1,0 +1,216 @@
+-- Disks that are full, that fail, that can clone: what becomes of a pull there.
+local helper = require "spec.helper"
+local pipe   = require "spec.pipe"
+local pulls  = require "spec.pulls"
+
+local PART <const> = pulls.PART
+local ENOENT <const>, EIO <const>, ENOSPC <const>, ENOSYS <const>, EDQUOT <const> = 2, 5, 28, 38, 122
+
+local library -- spec/fixtures/disk_fault.c as a library to preload
+
+-- An environment in which the disk fails so, or with fault nil is only watched.
+local function faulty(fault, trace)
+    if not library then
+        library = helper.tmp() .. "/disk_fault.so"
+        local code, _, err = helper.run { "gcc", "-shared", "-fPIC", "-O1", "-o", library,
+            "spec/fixtures/disk_fault.c" }
+        assert.equal(0, code, err)
+    end
+    local sanitizer = os.getenv "ASAN_OPTIONS" -- which would insist on being the first library
+    return {
+        LD_PRELOAD = library, DISK_FAULT = fault or false, DISK_TRACE = trace or false,
+        ASAN_OPTIONS = sanitizer and sanitizer .. ":verify_asan_link_order=0" or false,
+    }
+end
+
+-- Runs a line of sh with an XFS of 320 MiB at $disk, in a mount namespace of its own.
+local function on_xfs(line, env)
+    local dir = helper.tmp()
+    local code, out, err = helper.sh(([[
+        truncate -s 320M %s/image && mkfs.xfs -q -m reflink=1 %s/image && mkdir %s/disk || exit 98
+        exec unshare -m sh -c 'mount -o loop %s/image %s/disk || exit 98; disk=%s/disk; %s']]):format(
+        dir, dir, dir, dir, dir, dir, line), env, { timeout = 100 })
+    if code == 98 then
+        error("this spec needs root and loop devices, to mount an XFS: run it on a machine of its own, or in a "
+            .. "container with --privileged\n" .. err, 0)
+    end
+    return code, out, err
+end
+
+local function shell(argv)
+    return table.concat(argv, " ") -- paths of ours alone, without blanks
+end
+
+describe("a full disk", function()
+    it("is noticed before the first byte is on its way, where space can be asked for", function()
+        local folder = helper.tmp()
+        local server <close> = helper.server()
+        -- There is no such object: nobody is to ask for it.
+        local words = pulls.command { from = { prefix = "from/" }, to = { root = folder .. "/disk" },
+            files = { { path = "big.bin", size = 400 << 20 } } }
+        local code, out, err = on_xfs(("ln -s $disk %s/disk; %s; code=$?; ls -A $disk; exit $code"):format(
+            folder, shell(words)), server.env)
+        assert.equal(5, code, err)
+        assert.equal("", out)
+        assert.truthy(err:find("make room for [^\n]*big.bin %(419430400 bytes%): No space left"), err)
+        assert.equal(0, pulls.count(server, "GetObject"))
+    end)
+
+    it("is noticed when it is written to, at the latest", function()
+        local folder, files = pulls.random(8 * PART)
+        local to = helper.tmp()
+        for _, digests in ipairs { true, false } do
+            files[1].parts = digests and files[1].parts or nil
+            local words = pulls.command { from = { root = folder }, to = { root = to }, files = files }
+            local code, out, err = helper.sh(("unshare -m sh -c 'mount -t tmpfs -o size=20m none %s && { %s; code=$?; "
+                .. "ls -A %s; exit $code; }'"):format(to, shell(words), to))
+            assert.equal(5, code, err)
+            assert.equal("", out)
+            assert.truthy(err:find("No space left", 1, true), err)
+        end
+    end)
+
+    it("is the same to us as a limit on the size of files", function()
+        local folder, files = pulls.random(3 * PART)
+        local to = helper.tmp()
+        local code, _, err = pulls.run({ from = { root = folder }, to = { root = to }, files = files }, {},
+            { "prlimit", "--fsize=" .. 2 * PART })
+        assert.equal(5, code, err)
+        assert.truthy(err:find("File too large", 1, true), err)
+        assert.same({}, pulls.half_written(to))
+        assert.is_nil(helper.read(to .. "/big.bin"))
+    end)
+end)
+
+describe("a disk that fails", function()
+    local texts <const> = { big = pipe.bytes(3 * PART + 5), small = pipe.bytes(3000) }
+
+    for _, fault in ipairs {
+        { "at a write", "write", 1 }, { "at a later write", "write", 30 }, { "at fsync", "fsync", 1 },
+        { "at close", "close", 1 }, { "at rename", "rename", 1 },
+    } do
+        for _, kind in ipairs {
+            { "with EIO", EIO, 1, "Input/output error" }, { "with ENOSPC", ENOSPC, 5, "No space left" },
+            { "with EDQUOT", EDQUOT, 5, "Disk quota exceeded" },
+        } do
+            it(("%s %s ends the pull, and nothing of it stays"):format(fault[1], kind[1]), function()
+                for name, text in pairs(texts) do
+                    if fault[3] == 1 or name == "big" then
+                        local folder, files = pulls.folder { [name] = text }
+                        local to = helper.tmp()
+                        helper.write(to .. "/" .. name, "old")
+                        files[1].version = "1"
+                        local job = { from = { root = folder }, to = { root = to }, files = files }
+                        local code, _, err = pulls.run(job, faulty(("%s:%d:%d"):format(fault[2], kind[2], fault[3])))
+                        assert.equal(kind[3], code, err)
+                        assert.truthy(err:find(kind[4], 1, true) and err:find(name, 1, true), err)
+                        assert.same({}, pulls.half_written(to))
+                        assert.equal("old", helper.read(to .. "/" .. name))
+                        assert.equal(0, (pulls.run(job)))
+                        pulls.assert_pulled(folder, to)
+                    end
+                end
+            end)
+        end
+    end
+end)
+
+describe("a file with holes", function()
+    local folder, files
+
+    setup(function()
+        folder, files = helper.tmp(), { { path = "sparse", size = (96 << 20) + 7 } }
+        local path = folder .. "/sparse"
+        helper.sh(("truncate -s %d %s"):format(files[1].size, path))
+        for _, at in ipairs { 0, 7 << 20, (40 << 20) - 100, (96 << 20) + 4 } do
+            helper.sh(("printf abc | dd of=%s bs=1 seek=%d conv=notrunc status=none"):format(path, at))
+        end
+    end)
+
+    local function blocks(path)
+        local _, out = helper.run { "stat", "-c", "%b", path }
+        return tonumber(out)
+    end
+
+    for _, way in ipairs { "with", "without" } do
+        it("keeps them " .. way .. " digests", function()
+            local to, file = helper.tmp(), helper.env(files[1])
+            file.parts = way == "with" and pulls.digests(folder .. "/sparse") or nil
+            local code, result, err = pulls.run { from = { root = folder }, to = { root = to }, files = { file } }
+            assert.equal(0, code, err)
+            assert.equal(way == "with" and "parts" or nil, result.files[1].verified)
+            pulls.assert_pulled(folder, to)
+            assert.is_true(blocks(to .. "/sparse") <= blocks(folder .. "/sparse") + 512,
+                ("%d blocks became %d"):format(blocks(folder .. "/sparse"), blocks(to .. "/sparse")))
+        end)
+    end
+end)
+
+describe("from a folder to a folder", function()
+    local folder, files, to, trace
+
+    setup(function()
+        folder, files = pulls.random(5 * PART + 3)
+        files[1].parts = nil
+    end)
+
+    before_each(function()
+        to, trace = helper.tmp(), helper.tmp() .. "/trace"
+    end)
+
+    local function pull(fault)
+        return pulls.run({ from = { root = folder }, to = { root = to }, files = files, parallel = 2 },
+            faulty("clone:95:1" .. (fault and "," .. fault or ""), trace))
+    end
+
+    local function times(call)
+        return select(2, (helper.read(trace) or ""):gsub(call .. "\n", ""))
+    end
+
+    it("the kernel copies, where it can't clone", function()
+        local code, _, err = pull()
+        assert.equal(0, code, err)
+        assert.is_true(times "copy" >= 6, "no copy_file_range")
+        pulls.assert_pulled(folder, to)
+    end)
+
+    it("bytes are read and written where the kernel won't copy, from the start or from some part on", function()
+        for _, nth in ipairs { 1, 2, 5 } do
+            for _, number in ipairs { ENOSYS, EIO, ENOENT } do
+                helper.sh("rm -rf " .. to .. "/* " .. trace)
+                local code, _, err = pull(("copy:%d:%d"):format(number, nth))
+                assert.equal(0, code, err)
+                assert.equal(nth - 1, times "copy")
+                pulls.assert_pulled(folder, to)
+            end
+        end
+    end)
+
+    it("a full disk is told by the kernel, too", function()
+        for _, number in ipairs { ENOSPC, EDQUOT } do
+            local code, _, err = pull(("copy:%d:2"):format(number))
+            assert.equal(5, code, err)
+            assert.same({}, pulls.half_written(to))
+            assert.is_nil(helper.read(to .. "/big.bin"))
+        end
+    end)
+
+    it("a file becomes a clone, where both lie on a file system that can do that", function()
+        local base = helper.tmp()
+        local job = { from = { root = base .. "/disk/from" }, to = { root = base .. "/disk/to" },
+            files = { { path = "big.bin", size = 40 << 20 } } }
+        local code, out, err = on_xfs(([[ln -s $disk %s/disk
+            mkdir $disk/from $disk/to && head -c 40M /dev/urandom >$disk/from/big.bin && sync
+            before=$(stat -f -c %%f $disk)
+            %s || exit 1
+            sync
+            echo $(((before - $(stat -f -c %%f $disk)) * $(stat -f -c %%S $disk))) blocks
+            cmp $disk/from/big.bin $disk/to/big.bin && ls -A $disk/to]]):format(base, shell(pulls.command(job))),
+            faulty(nil, trace))
+        assert.equal(0, code, err)
+        assert.equal(1, times "clone")
+        assert.equal(0, times "copy")
+        assert.is_true(tonumber(out:match "(%-?%d+) blocks") < 4 << 20, out)
+        assert.truthy(out:find("blocks\nbig.bin\n$"), out)
+    end)
+end)
