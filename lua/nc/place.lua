@@ -26,7 +26,7 @@ local units  = require "nc.units"
 local place = {}
 
 local OPTIONS <const> = {
-    "bucket", "every", "job", "memory", "model", "nvme", "parallel", "pause", "stale", "stall", "verify",
+    "bucket", "every", "job", "limit_rate", "memory", "model", "nvme", "parallel", "pause", "stale", "stall", "verify",
     "volume", "wait",
 }
 local TRIES <const> = 5
@@ -192,7 +192,7 @@ end
 --- who come. wait: seconds for others at work, stages and placers. stale: seconds after which the
 --- heartbeat of a stage is that of a dead one (600). every: seconds between looks (5). pause: seconds
 --- after the first try that failed, twice as long after each (1). verify: read back whatever is here.
---- memory, parallel, stall: of the transfer.
+--- memory, parallel, stall, limit_rate: of the transfer.
 ---@return { from: string, files: integer, total: integer, moved: integer, bytes: integer,
 ---  seconds: number, retries: integer }  from: "nvme" (nothing had to move), "volume", "bucket", "hub"
 function place.run(options)

@@ -41,7 +41,7 @@ local function run(o, here, files, options)
     local wanted, list = plans.by_path(files), {}
     for i, f in ipairs(files) do list[i] = asked(f) end
     options.files, options.memory, options.parallel = list, o.memory, o.parallel
-    options.stall, options.heartbeat = o.stall, o.beat
+    options.stall, options.heartbeat, options.limit_rate = o.stall, o.beat, o.limit_rate
     options.on_files = function(ended)
         for _, f in ipairs(ended) do
             local entry = not f.error and known(f, wanted[f.path])
@@ -113,7 +113,7 @@ end
 
 --- Brings all files of a source here, or raises the reason why not all of them are. Every file that is
 --- there afterwards is whole.
----@param o { verify: boolean?, memory: integer?, parallel: integer?, stall: number?, beat: userdata? }
+---@param o { memory: integer?, parallel: integer?, stall: number?, limit_rate: integer?, beat: userdata? }
 ---@param here nc.place.Placed
 ---@param source nc.place.Source
 ---@return { moved: integer, kept: integer, bytes: integer, seconds: number, retries: integer }

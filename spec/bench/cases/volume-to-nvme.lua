@@ -5,32 +5,20 @@
 -- The others check nothing, mark nothing, and onto the disk are followed by a sync, as ncrun syncs what
 -- it marks.
 
-local json   = require "nc.json"
-local marker = require "nc.marker"
-local peers  = require "peers"
-local proc   = require "nc.proc"
+local peers = require "peers"
 
-local function must(argv)
-    local done = proc.capture(argv)
-    if done.code ~= 0 then error(("%s: %s"):format(argv[1], done.stderr), 0) end
-end
+local REPOSITORY <const> = "bench/checkpoint"
 
--- The input becomes the copy models/checkpoint/ below its own folder, with a manifest.
-local function make_copy(site)
-    local digests = site.dir .. "/digests.json"
-    must(peers.ncrun(site.input, "none", "record=" .. digests))
-    local file <close> = assert(io.open(digests))
-    local files = {}
-    for path, known in pairs(json.decode(file:read "a")) do
-        files[#files + 1] = { path = path, size = site.sizes[path], part_size = known.part_size, parts = known.parts }
-    end
-    table.sort(files, function(a, b) return a.path < b.path end)
-    local complete <close> = assert(io.open(site.input .. "/.complete", "w"))
-    assert(complete:write(marker.encode_complete {
-        repository = "bench/checkpoint", commit = ("0"):rep(40), files = files, finished = "2026-01-01T00:00:00Z",
-        by = "bench",
-    }))
-    must { "sh", "-euc", 'cd "$0/.."; mkdir models; ln -s "../${0##*/}" models/checkpoint', site.input }
+-- A staged copy, marked complete, as the input: models/checkpoint/ below the folder.
+local function make_copy(site, root)
+    site:make_checkpoint(REPOSITORY)
+    site:serve()
+    peers.run(peers.ncrun_stage(REPOSITORY))
+    local copy = root .. "/volume/models/checkpoint"
+    peers.run { "mkdir", "-p", copy }
+    peers.run(peers.ncrun(site:url "models/checkpoint/", copy))
+    site:use(copy)
+    site:stop() -- the memory is needed for better things
 end
 
 local function place(from, to)
@@ -45,20 +33,17 @@ local function case(name, what, cold, gates)
         name = name,
         describe = function(site) return ("%s, volume to NVMe, %s"):format(site:describe_large(), what) end,
 
-        setup = function(site)
-            site:make_large(cold and site.disk or site.dir)
-            make_copy(site)
-        end,
+        setup = function(site) make_copy(site, cold and site.disk or site.dir) end,
 
         clear = function(site)
             site:empty_folder(root(site))
-            must { "mkdir", "-p", folder(site) }
+            peers.run { "mkdir", "-p", folder(site) }
             if cold then site:forget(site.input) end
         end,
         check = function(site, bytes) site:check_folder(folder(site), bytes) end,
 
         contestants = {
-            { name = "ncrun", command = function(site) return place(site.input .. "/..", root(site)) end },
+            { name = "ncrun", command = function(site) return place(site.input:match "^(.*)/models/", root(site)) end },
             { name = "cp -r", command = function(site)
                 return synced(site, { "cp", "-r", site.input .. "/.", folder(site) })
             end },
@@ -81,33 +66,29 @@ local function on_xfs(site, script)
 end
 
 local function clone_case(gates)
-    local COUNT <const> = 'test "$(ls "$1/out/models/checkpoint" | wc -l)" = "$(ls "$1/input" | wc -l)"'
+    local COUNT <const> = 'test "$(ls "$1/out/models/checkpoint" | wc -l)" = "$(ls "$1/models/checkpoint" | wc -l)"'
     return {
         name = "volume-to-nvme-clone",
         describe = function(site) return site:describe_large() .. ", volume to NVMe, on one XFS" end,
 
         setup = function(site)
-            site:make_large()
-            make_copy(site)
-            must { "sh", "-euc", 'mkdir -p "$1"; truncate -s "$2" "$0"; mkfs.xfs -q "$0"', site.disk .. "/xfs",
+            make_copy(site, site.dir)
+            peers.run { "sh", "-euc", 'mkdir -p "$1"; truncate -s "$2" "$0"; mkfs.xfs -q "$0"', site.disk .. "/xfs",
                 site.disk .. "/mnt", ("%d"):format(2 * site.size + (1 << 30)) }
-            must(on_xfs(site, 'cp -r "$2" "$1/input"; mkdir "$1/models"; ln -s ../input "$1/models/checkpoint"'))
+            peers.run(on_xfs(site, 'mkdir "$1/models"; cp -r "$2" "$1/models/checkpoint"'))
         end,
 
         clear = function(site)
-            must(on_xfs(site, 'rm -rf "$1/out"; mkdir -p "$1/out/models/checkpoint"; sync -f "$1"'))
+            peers.run(on_xfs(site, 'rm -rf "$1/out"; mkdir -p "$1/out/models/checkpoint"; sync -f "$1"'))
         end,
-        check = function(site) must(on_xfs(site, COUNT)) end,
+        check = function(site) peers.run(on_xfs(site, COUNT)) end,
 
         contestants = {
             { name = "ncrun", command = function(site)
                 return on_xfs(site, 'exec build/ncrun spec/bench/place.lua from="$1" to="$1/out"')
             end },
             { name = "cp -r", command = function(site)
-                return on_xfs(site, 'exec cp -r --reflink=never "$1/input/." "$1/out/models/checkpoint"')
-            end },
-            { name = "cp -r --reflink", command = function(site)
-                return on_xfs(site, 'exec cp -r --reflink=always "$1/input/." "$1/out/models/checkpoint"')
+                return on_xfs(site, 'exec cp -r --reflink=never "$1/models/checkpoint/." "$1/out/models/checkpoint"')
             end },
         },
         gates = gates,
