@@ -31,6 +31,13 @@ return {
       name = "inkling-weights-to-volume", group = "stage",
       about = "stages Inkling for AMD GPUs onto the shared volume" },
 
+    { "kimi-k3-serve-amd", "serve", { model = "kimi-k3", vendor = "amd" }, name = "kimi-k3-serve", group = "serve",
+      about = "serves Kimi K3 on one node of AMD GPUs" },
+    { "inkling-serve-amd", "serve", { model = "inkling", vendor = "amd" }, name = "inkling-serve", group = "serve",
+      about = "serves Inkling on one node of AMD GPUs" },
+    { "inkling-serve-nvidia", "serve", { model = "inkling", vendor = "nvidia" }, name = "inkling-serve",
+      group = "serve", about = "serves Inkling on one node of NVIDIA GPUs" },
+
     { "shared-pvc", "shared-volume", {}, name = "shared-volume", group = "nrp",
       about = "claims a CephFS volume and shows it to two pods at once" },
     { "s3-shell-pod", "s3-shell", {}, name = "tutorial-username-pod", group = "nrp",

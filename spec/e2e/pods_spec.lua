@@ -223,6 +223,28 @@ describe("a rendered pod", function()
         end)
     end
 
+    for name, case in pairs {
+        ["kimi-k3-serve-amd"] = { "moonshotai/Kimi-K3", "sglang", "serve --model-path /mnt/nvme/models/kimi-k3 " },
+        ["inkling-serve-amd"] = { "lightseekorg/Inkling-MXFP4", "vllm", "serve /mnt/nvme/models/inkling " },
+        ["inkling-serve-nvidia"] = { "thinkingmachines/Inkling-NVFP4", "vllm", "serve /mnt/nvme/models/inkling " },
+    } do
+        it("of " .. name .. " places the weights on the NVMe and starts the engine with them", function()
+            local own <close> = helper.server { hub = hub(case[1]) }
+            local nvme, engine = helper.tmp(), helper.tmp()
+            helper.write(engine .. "/" .. case[2], '#!/bin/sh\necho "$@"\nexit 5\n')
+            helper.sh("chmod +x " .. engine .. "/*")
+            local cluster = { name = "pod", host = { ["/mnt/nvme"] = nvme }, image = { ["/image"] = engine },
+                image_env = { HF_ENDPOINT = own.env.HF_ENDPOINT, PATH = "/image:/usr/bin:/bin" },
+                secrets = { ["nc-storage"] = bucket_env(own.env) } }
+            local code, out, err = pods.run(manifest(name), cluster)
+            assert.equal(5, code, err) -- the engine's own
+            assert.equal(case[3], out:sub(1, #case[3]))
+            local place = nvme .. "/models/" .. name:match "^(.-)%-serve"
+            assert.equal(0, (helper.sh(("cmp %s/config.json %s/%s/config.json"):format(place, own.hub, case[1]))))
+            assert.truthy(helper.read(place .. "/.complete"))
+        end)
+    end
+
     it("of shared-pvc shows the volume to the other pod", function()
         local claims = { ["jupyterhub-shared-volume"] = helper.tmp() }
         local labels = { ["batch.kubernetes.io/controller-uid"] = "1-2-3" }

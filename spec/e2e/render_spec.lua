@@ -7,7 +7,8 @@ local BINARY = "binary=" .. helper.NCRUN
 local MODELS <const> = "build/npm/node_modules/kubernetes-models" -- where spec/deps could have it
 
 local CATALOG <const> = {
-    "bucket-logs-reader", "inkling-weights-to-bucket", "inkling-weights-to-bucket-amd", "inkling-weights-to-volume",
+    "bucket-logs-reader", "inkling-serve-amd", "inkling-serve-nvidia", "kimi-k3-serve-amd",
+        "inkling-weights-to-bucket", "inkling-weights-to-bucket-amd", "inkling-weights-to-volume",
     "inkling-weights-to-volume-amd", "kimi-k3-weights-to-bucket", "kimi-k3-weights-to-volume", "nanogpt-job",
     "nanogpt-job-amd", "nanogpt-multinode", "nanogpt-multinode-amd", "s3-shell-pod", "shared-pvc", "volume-logs-reader",
 }
@@ -237,8 +238,8 @@ describe("ncrun render", function()
         assert.same({ ["node-role.kubernetes.io/cpu"] = "" }, reader.spec.template.spec.nodeSelector)
         for _, name in ipairs(CATALOG) do
             local found = pods.objects(helper.read(("%s/%s.yaml"):format(folder, name)))
-            local owner = found.Job and found.Job.spec.template or found.Pod
-            local container, env = owner.spec.containers[1], {}
+            local owner = found.Job and found.Job.spec.template or found.Pod or found.Deployment.spec.template
+            local container, env = (owner.spec.initContainers or owner.spec.containers)[1], {}
             for _, var in ipairs(container.env) do env[var.name] = var.value or var.valueFrom.fieldRef end
             assert.same({ fieldPath = "metadata.name" }, env.POD_NAME, name)
             if name ~= "volume-logs-reader" and name ~= "shared-pvc" then
