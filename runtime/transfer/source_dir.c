@@ -53,7 +53,8 @@ static int read_part(const struct source_dir *s, struct local_file *local, struc
     uint64_t end = p->offset + p->len, from, until;
     if (transfer_part_begin(p, err))
         return -1;
-    /* All of it is asked for at once: a cold disk, or a server, is not left waiting between reads. */
+    /* All of it is asked for at once: a cold disk, or a server, is not left waiting between reads.
+     */
     posix_fadvise(local->fd, (off_t)p->offset, (off_t)p->len, POSIX_FADV_WILLNEED);
     bool holes = p->file->streamed && sparse_is(&local->first);
     if (!holes || (uint64_t)local->first.st_size < end) /* what is beyond its end is no hole */

@@ -1,7 +1,8 @@
 /* What the files of the transfer engine share: the state of one transfer. Private to transfer/.
  *
  *   transfer.c  makes, fills, starts, watches and frees it
- *   schedule.c  chooses what to begin next, takes in what has ended, knows when all is over
+ *   choose.c    what is to be begun next: which part of which file
+ *   schedule.c  begins it, takes in what has ended, knows when all is over
  *   part.c      a part's bytes on their way: into its buffer or into the sink, and its digests
  *   blocks.c    blocks that hands write while their part goes on coming
  *   check.c     digests of files, from parts that came before their turn
