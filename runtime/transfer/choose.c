@@ -110,6 +110,13 @@ static bool slot_free(struct transfer *t)
     return false;
 }
 
+bool choose_may(const struct transfer *t)
+{
+    return t->fetching < share(t) && t->ready_weight < slots(t) &&
+           buffers_have(&t->buffers, t->largest_part) &&
+           (t->opened || t->again || t->next_waiting < t->admitted);
+}
+
 static void link_part(struct transfer *t, struct part *p)
 {
     p->live_next = t->live;

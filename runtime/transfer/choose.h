@@ -6,6 +6,8 @@
 
 /* A part to fetch (or, direct, to copy), with its buffer; NULL where no slot, buffer or file is. */
 struct part *choose_part(struct transfer *t);
+/* Whether there may be one; false is certain. */
+bool choose_may(const struct transfer *t);
 /* A part to store, or NULL. */
 struct part *choose_ready(struct transfer *t);
 /* A file that is to be opened, finished or left, or NULL. */

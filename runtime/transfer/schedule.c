@@ -14,9 +14,10 @@
 #include <string.h>
 
 enum {
-    BATCH_MOST = 512,  /* files synced and finished together */
-    PART_TRIES = 3,    /* of one whose digest is wrong */
-    FILE_WORK = 65536, /* what a file counts beside its bytes, when throughput is looked at */
+    BATCH_MOST = 512,    /* files synced and finished together */
+    READY_PER_HAND = 16, /* sixteenths of a slot: four small files */
+    PART_TRIES = 3,      /* of one whose digest is wrong */
+    FILE_WORK = 65536,   /* what a file counts beside its bytes, when throughput is looked at */
 };
 
 static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
@@ -178,14 +179,32 @@ static bool step(struct transfer *t, bool hand)
     return p || (t->chores.first && (!t->sink->local || hand)); /* an empty file was begun */
 }
 
-/* There is something that only a hand may begin. */
-static bool hands_wanted(const struct transfer *t)
+/* There is something that only a hand may begin, and those at work will not soon come to it. What
+ * is ready to be stored is small or soon done: one more hand for every few. */
+static bool hand_wanted(const struct transfer *t)
 {
+    unsigned at_work = t->hands_count - t->idle + t->called;
     if (t->blocks || t->stopping)
         return t->blocks != NULL;
-    return (t->sink->local && (t->chores.first || t->ready)) ||
-           (t->finishes.first && !t->finishing) || t->rereads.first ||
-           (t->source->local && (t->opened || t->again || t->next_waiting < t->admitted));
+    if (t->rereads.first || (t->finishes.first && !t->finishing && at_work < 2))
+        return true;
+    if (t->sink->local && (t->chores.first || t->ready_weight > READY_PER_HAND * at_work))
+        return true;
+    return t->source->local && choose_may(t);
+}
+
+void schedule_call_hand(struct transfer *t)
+{
+    if (t->idle > t->called && hand_wanted(t)) {
+        t->called++;
+        pthread_cond_signal(&t->news);
+    }
+}
+
+void state_unlock(struct transfer *t)
+{
+    schedule_call_hand(t);
+    pthread_mutex_unlock(&t->lock);
 }
 
 static bool all_over(const struct transfer *t)
@@ -224,9 +243,7 @@ void schedule_leave(struct transfer *t)
     while (step(t, false))
         ;
     rest_when_over(t);
-    if (hands_wanted(t))
-        pthread_cond_signal(&t->news);
-    pthread_mutex_unlock(&t->lock);
+    state_unlock(t);
 }
 
 /* A thread for local work. It misses none: what there is to do changes only under the lock, by
@@ -241,8 +258,11 @@ static void *lend_hand(void *arg)
         while (step(t, true))
             ;
         rest_when_over(t);
-        if (!t->at_rest)
+        t->idle++;
+        while (!t->called && !t->at_rest)
             pthread_cond_wait(&t->news, &t->lock);
+        t->idle--;
+        t->called -= t->called > 0;
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;

@@ -53,7 +53,7 @@ struct transfer {
     pthread_cond_t news;    /* for a hand: there may be something to do */
     pthread_cond_t written; /* a block has been, or none will be any more */
     pthread_t hands[HANDS_MOST];
-    unsigned hands_count;
+    unsigned hands_count, idle, called; /* idle: in wait for news, called ones among them */
     struct buffers buffers;
     struct climb climb;    /* how many slots there are */
     struct file **waiting; /* not begun yet, from next_waiting to count */
@@ -109,13 +109,9 @@ static inline struct file *queue_take(struct file_queue *q)
     return f;
 }
 
-/* Lets go of the lock, for work that others must not wait for, and calls a hand to go on with the
- * rest meanwhile. */
-static inline void state_unlock(struct transfer *t)
-{
-    pthread_cond_signal(&t->news);
-    pthread_mutex_unlock(&t->lock);
-}
+/* Lets go of the lock, for work that others must not wait for, and calls a hand where there is work
+ * for one meanwhile. */
+void state_unlock(struct transfer *t);
 
 static inline void state_lock(struct transfer *t)
 {
