@@ -16,7 +16,7 @@ SANITIZE ?=
 comma    := ,
 BUILD    := build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 
-PACKAGES := lua5.4 libcurl libssl libcrypto libxml-2.0 jansson libxxhash
+PACKAGES := lua5.4 libcurl libssl libcrypto libxml-2.0 jansson libxxhash libarchive
 pkg       = $(shell pkg-config --$(1) $(2) 2>/dev/null)
 
 CC       ?= gcc

@@ -79,6 +79,8 @@ static void take_signals(struct supervisor *s)
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         int signal = (int)info.ssi_signo;
+        if (signal == SIGUSR1)
+            loop_post(loop_main(), s->opt.warned_token, signal);
         if (signal == SIGTERM || signal == SIGINT)
             ask_to_stop(s, signal);
         else if (signal != SIGCHLD)

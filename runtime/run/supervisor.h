@@ -33,8 +33,9 @@ struct supervisor_options {
     uint64_t grace_ms;            /* from the first TERM to SIGKILL */
     struct sink *const *sinks;    /* where its stdout and stderr go; borrowed until the end */
     size_t sink_count;
-    uint64_t told_token; /* posted to the main loop with the first signal that asks to stop */
-    uint64_t over_token; /* posted when it is over, and its output in the sinks or given up */
+    uint64_t told_token;   /* posted to the main loop with the first signal that asks to stop */
+    uint64_t warned_token; /* ... with each USR1: a batch system says that the end is near */
+    uint64_t over_token;   /* posted when it is over, and its output in the sinks or given up */
 };
 
 struct supervisor_result {
