@@ -52,7 +52,7 @@ return recipe {
         resume   = { "no", "stage in the newest whole checkpoint first", choices = { "no", "latest" } },
         every    = { "60s", "longest a line of the log waits to reach the bucket", type = "duration" },
         grace    = { "28s", "from SIGTERM to the end of all: a little less than Slurm's KillWait", type = "duration" },
-        job      = { "interlink-job", "the job's name: of its log, its checkpoints and its work folder", env = "JOB_NAME" },
+        job      = { "interlink-job", "the job's name: of its log, checkpoints and work folder", env = "JOB_NAME" },
     },
     command = APPLICATION,
 

@@ -44,26 +44,22 @@ local function say_failure(self, what, e)
     log.warn(text .. "; it is tried again")
 end
 
--- The whole checkpoints that are not up, the newest first. Each has a number from when it was first seen
--- whole: it may well come after newer ones.
-local function whole_checkpoints(self)
+-- Sends the newest of the whole checkpoints, which are listed the oldest first, and takes it from the list.
+-- Each has a number from when it was first seen here: it may well go up after newer ones.
+local function put_newest(self, list)
     local c = self.checkpoints
-    local list = c.watch:look(self.over)
     for _, entry in ipairs(list) do
         self.numbers[entry.signature] = self.numbers[entry.signature] or c.shelf:next_number()
         entry.number = self.numbers[entry.signature]
     end
-    table.sort(list, function(a, b) return a.number > b.number end)
-    return list
-end
-
-local function put_checkpoint(self, entry)
-    local c = self.checkpoints
+    table.sort(list, function(a, b) return a.number < b.number end)
+    local entry = list[#list]
     if c.shelf:is_wanted(entry.number, c.keep) then
         c.shelf:put(c.folder, entry, function() return c.watch:is_same(entry) end)
         c.shelf:prune(c.keep)
     end
     c.watch:done(entry)
+    list[#list] = nil
 end
 
 -- fn() in a task that others can cancel. True, or false and why.
@@ -80,18 +76,18 @@ end
 
 local function look(self)
     while not self.over do
-        self.whole = whole_checkpoints(self)
+        self.whole = self.checkpoints.watch:look()
         task.sleep(self.deadline and LOOK_FAST_S or LOOK_S)
     end
 end
 
 local function try_checkpoint(self)
-    local newest = self.whole and self.whole[1]
-    if not newest or sys.now() < self.checkpoint_at then return false end
-    local ok, e = attempt(self, "a checkpoint", put_checkpoint, self, newest)
+    local list = self.whole or {}
+    if #list == 0 or sys.now() < self.checkpoint_at then return false end
+    local ok, e = attempt(self, "a checkpoint", put_newest, self, list)
     self.whole = nil
     if not ok and not errors.is(e, "Changed") then
-        say_failure(self, "checkpoint " .. newest.name, e)
+        say_failure(self, "a checkpoint", e)
         self.checkpoint_at = sys.now() + AGAIN_S
     end
     return true
@@ -138,12 +134,9 @@ end
 
 -- The newest checkpoints: `most` of them, where that many are whole and not up.
 local function last_checkpoints(self, most)
-    local c = self.checkpoints
-    if not c then return end
-    for i, entry in ipairs(whole_checkpoints(self)) do
-        if i > most then return end
-        insist(self, "checkpoint " .. entry.name, put_checkpoint, self, entry)
-    end
+    if not self.checkpoints then return end
+    local list = self.checkpoints.watch:look(self.over)
+    for _ = 1, math.min(most, #list) do insist(self, "a checkpoint", put_newest, self, list) end
 end
 
 local function last_results(self)
