@@ -44,6 +44,15 @@ local function say_failure(self, what, e)
     log.warn(text .. "; it is tried again")
 end
 
+-- Stores it. Where it is another by now, that is why it failed, whatever was said.
+local function store(c, entry)
+    local function is_same() return c.watch:is_same(entry) end
+    local ok, e = pcall(c.shelf.put, c.shelf, c.folder, entry, is_same)
+    if ok then return end
+    if errors.is(e, "Cancelled") or is_same() then error(e, 0) end
+    error(errors.new { code = "Changed", message = ("%s changed while it was read"):format(entry.name) }, 0)
+end
+
 -- Sends the newest of the whole checkpoints, which are listed the oldest first, and takes it from the list.
 -- Each has a number from when it was first seen here: it may well go up after newer ones.
 local function put_newest(self, list)
@@ -55,7 +64,7 @@ local function put_newest(self, list)
     table.sort(list, function(a, b) return a.number < b.number end)
     local entry = list[#list]
     if c.shelf:is_wanted(entry.number, c.keep) then
-        c.shelf:put(c.folder, entry, function() return c.watch:is_same(entry) end)
+        store(c, entry)
         c.shelf:prune(c.keep)
     end
     c.watch:done(entry)
