@@ -28,6 +28,7 @@ setsid sh -c '
     for rig in "$1"/*/.rig; do
         [ -e "$rig" ] && "spec/rigs/$(cat "$rig")-down" "${rig%/.rig}"
     done
+    grep -o "$1/[^ ]*" /proc/self/mountinfo | sort -ru | xargs -r umount -l
     rm -rf "$1"
 ' keeper "$root" "$PPID" </dev/null >/dev/null 2>&1 &
 ]]

@@ -119,6 +119,32 @@ static int l_clock(lua_State *L)
     return 1;
 }
 
+/* disk.look(path) -> { size=, allocated=, stamp= } of a plain file, or nil: bytes, bytes on the
+ * disk, and a text that is another one whenever its content has been written or replaced */
+static int l_look(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct stat st;
+    if (stat(path, &st)) {
+        if (errno == ENOENT || errno == ENOTDIR)
+            return 0;
+        return raise_errno(L, "look at", path);
+    }
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    char stamp[96];
+    snprintf(stamp, sizeof stamp, "%lld.%09ld %lld.%09ld", (long long)st.st_mtim.tv_sec,
+             st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+    lua_createtable(L, 0, 3);
+    lua_pushinteger(L, (lua_Integer)st.st_size);
+    lua_setfield(L, -2, "size");
+    lua_pushinteger(L, (lua_Integer)st.st_blocks * 512);
+    lua_setfield(L, -2, "allocated");
+    lua_pushstring(L, stamp);
+    lua_setfield(L, -2, "stamp");
+    return 1;
+}
+
 /* ---- folders ---- */
 
 struct entry {
@@ -259,8 +285,9 @@ static int l_rename(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-    {"alias", l_alias},     {"clock", l_clock}, {"remove", l_remove}, {"rename", l_rename},
-    {"replace", l_replace}, {"scan", l_scan},   {"space", l_space},   {NULL, NULL},
+    {"alias", l_alias},   {"clock", l_clock},   {"look", l_look},
+    {"remove", l_remove}, {"rename", l_rename}, {"replace", l_replace},
+    {"scan", l_scan},     {"space", l_space},   {NULL, NULL},
 };
 
 int luaopen_nc_disk(lua_State *L)

@@ -5,6 +5,7 @@
 #                the rig: spec/rigs/NAME-down stops it
 #   DIR/.lock    held (flock) while a script works on DIR, so that two never do
 #   DIR/pids     "name pid started" of each daemon, in starting order
+#   DIR/mounts   the mount points of its file systems
 #   DIR/log/     what each of them says
 #   DIR/env      the export lines of a rig that is up
 #   DIR/ready    exists once everything has answered
@@ -105,6 +106,7 @@ rig_failed() {
             tail -n 6 | cut -c 1-240 | sed "s|^|${file##*/}: |" >&2 || true
     done
     daemons_kill || true
+    mounts_remove
     say "start failed; what was started has been stopped; logs in $RIG/log"
     exit $((code ? code : 1))
 }
@@ -203,6 +205,16 @@ daemons_kill() {
     [[ $(count_alive) == 0 ]] || die 1 "a daemon is still alive after KILL; see $RIG/pids"
     rm -f "$RIG/ready"
     : >"$RIG/pids"
+}
+
+# Takes away the mount points whose daemons have been killed.
+mounts_remove() {
+    local point
+    [[ -e $RIG/mounts ]] || return 0
+    while read -r point; do
+        umount -l "$point" 2>/dev/null || true
+    done <"$RIG/mounts"
+    rm "$RIG/mounts"
 }
 
 # ---- ports --------------------------------------------------------------------------------
