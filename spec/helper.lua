@@ -311,7 +311,7 @@ end
 
 ---A bucket of its own on a real Ceph gateway, which is started once for the run (by spec/run, which
 ---says where in NC_SPEC_RGW, or here). env also has NC_TLS_ENDPOINT_URL and NC_TLS_CA for https.
----@return table server { name=, env= }, closable
+---@return table server { name=, env=, dir= of the rig }, closable
 function helper.rgw()
     local name = "spec-" .. fresh():match("%.(.*)"):lower():gsub("/", "-")
     local dir = os.getenv "NC_SPEC_RGW" or root .. "/rgw"
@@ -325,7 +325,7 @@ function helper.rgw()
         "--user", env.AWS_ACCESS_KEY_ID .. ":" .. env.AWS_SECRET_ACCESS_KEY,
         env.AWS_ENDPOINT_URL .. "/" .. name }
     if code ~= 0 then error("bucket " .. name .. ": " .. err, 0) end
-    return setmetatable({ name = "rgw", env = env }, { __close = function() end })
+    return setmetatable({ name = "rgw", env = env, dir = dir }, { __close = function() end })
 end
 
 ---Both servers, for suites that must hold on each.
