@@ -88,11 +88,12 @@ function BucketCopy:remove_marker(name)
     self.bucket:delete(self.prefix .. name)
 end
 
---- What is there: path -> { size }, markers left out.
+--- What is there: path -> { size, version, etag? }, markers left out. The version is another one when
+--- the content is.
 function BucketCopy:list()
     local there = {}
     for object in self.bucket:list(self.prefix) do
-        there[object.key:sub(#self.prefix + 1)] = { size = object.size }
+        there[object.key:sub(#self.prefix + 1)] = { size = object.size, version = object.etag, etag = object.etag }
     end
     there[marker.STAGING], there[marker.COMPLETE] = nil, nil
     return there
@@ -164,10 +165,11 @@ FolderCopy.__index = FolderCopy
 
 ---@param root string  "/mnt/shared": the copy is below models/
 ---@param name string
-function copies.in_folder(root, name)
+---@param absent string?  "absent": only to be looked at, so it is not made where it is not there
+function copies.in_folder(root, name, absent)
     check_name(name)
     local folder = root:gsub("/+$", "") .. "/models/" .. name
-    sys.mkdir(folder)
+    if absent ~= "absent" then sys.mkdir(folder) end
     return setmetatable({ folder = folder, location = folder .. "/" }, FolderCopy)
 end
 
@@ -197,8 +199,9 @@ function FolderCopy:remove_marker(name)
     disk.remove(self.folder .. "/" .. name)
 end
 
--- Calls found(path, stat) for every file below the folder.
+-- Calls found(path, stat) for every file below the folder, which may be absent.
 local function walk(folder, below, found)
+    if below == "" and not sys.stat(folder) then return end
     for _, name in ipairs(sys.readdir(folder .. "/" .. below)) do
         local path = below .. name
         local stat = sys.stat(folder .. "/" .. path)
@@ -216,10 +219,23 @@ local PART <const> = "%.%x%x%x%x%x%x%x%x%.parts?$"
 function FolderCopy:list()
     local there = {}
     walk(self.folder, "", function(path, stat)
-        if not path:find(PART) then there[path] = { size = stat.size } end
+        if not path:find(PART) then
+            there[path] = { size = stat.size, version = ("%d-%.6f"):format(stat.size, stat.mtime) }
+        end
     end)
     there[marker.STAGING], there[marker.COMPLETE] = nil, nil
     return there
+end
+
+--- What the engine has left half-written, in this folder and below: { path, temp }, the name that it was to
+--- get and the one that it has.
+function FolderCopy:temporaries()
+    local list = {}
+    walk(self.folder, "", function(path)
+        local final = path:gsub(PART, "")
+        if final ~= path then list[#list + 1] = { path = final, temp = path } end
+    end)
+    return list
 end
 
 function FolderCopy:digest_of() return nil end
@@ -231,8 +247,12 @@ function FolderCopy:space()
     return disk.space(self.folder)
 end
 
+-- Where nothing can be written, as on a volume mounted read-only, our clock has to do.
 function FolderCopy:clock()
-    return disk.clock(self.folder)
+    local ok, now = pcall(disk.clock, self.folder)
+    if ok then return now end
+    if not errors.is(now, "EROFS") and not errors.is(now, "EACCES") then error(now, 0) end
+    return sys.time()
 end
 
 function FolderCopy:sink()

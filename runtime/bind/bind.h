@@ -29,6 +29,7 @@ char **bind_check_strings(lua_State *L, int index, const char *what);
     X(http)                                                                                        \
     X(hub)                                                                                         \
     X(json)                                                                                        \
+    X(lock)                                                                                        \
     X(loop)                                                                                        \
     X(proc)                                                                                        \
     X(run)                                                                                         \

@@ -121,6 +121,32 @@ static int l_clock(lua_State *L)
     return 1;
 }
 
+/* disk.look(path) -> { size=, allocated=, stamp= } of a plain file, or nil: bytes, bytes on the
+ * disk, and a text that is another one whenever its content has been written or replaced */
+static int l_look(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct stat st;
+    if (stat(path, &st)) {
+        if (errno == ENOENT || errno == ENOTDIR)
+            return 0;
+        return raise_errno(L, "look at", path);
+    }
+    if (!S_ISREG(st.st_mode))
+        return 0;
+    char stamp[96];
+    snprintf(stamp, sizeof stamp, "%lld.%09ld %lld.%09ld", (long long)st.st_mtim.tv_sec,
+             st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+    lua_createtable(L, 0, 3);
+    lua_pushinteger(L, (lua_Integer)st.st_size);
+    lua_setfield(L, -2, "size");
+    lua_pushinteger(L, (lua_Integer)st.st_blocks * 512);
+    lua_setfield(L, -2, "allocated");
+    lua_pushstring(L, stamp);
+    lua_setfield(L, -2, "stamp");
+    return 1;
+}
+
 /* ---- folders ---- */
 
 struct entry {
@@ -301,6 +327,7 @@ static const luaL_Reg functions[] = {
     {"alias", l_alias},
     {"clock", l_clock},
     {"is_written", l_is_written},
+    {"look", l_look},
     {"remove", l_remove},
     {"remove_tree", l_remove_tree},
     {"rename", l_rename},

@@ -70,6 +70,22 @@ describe("the Ceph rig", function()
         assert.are.equal(0, (helper.sh("eval \"$EXPORTS\"; " .. curl, { EXPORTS = out })))
     end)
 
+    it("adds a CephFS, and takes its mount point away with the rest", function()
+        local mount = helper.tmp()
+        local code, _, err = helper.run({ "spec/rigs/cephfs-up", dir, mount }, { timeout = 90 })
+        assert.are.equal(0, code, err)
+        assert.are.equal(0, (helper.sh(("grep -q ' %s .* fuse.ceph-fuse ' /proc/self/mountinfo"):format(mount))))
+        helper.write(mount .. "/sub/file", "text")
+        assert.are.equal("text", helper.read(mount .. "/sub/file"))
+        assert.are.equal(0, (down(dir)))
+        assert.are.equal(1, (helper.sh(("grep -q ' %s ' /proc/self/mountinfo"):format(mount))))
+    end)
+
+    it("refuses a CephFS where no rig is up", function()
+        local code = helper.run { "spec/rigs/cephfs-up", helper.tmp(), helper.tmp() }
+        assert.are.equal(3, code)
+    end)
+
     it("stops what it started when the time is over", function()
         local other = helper.tmp()
         local code, _, err = up(other, "0", "timeout=0")

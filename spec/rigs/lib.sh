@@ -1,9 +1,11 @@
 # shellcheck shell=bash
 # What the rigs share. A rig is a few real daemons whose whole state lives in one folder:
 #
-#   DIR/.rig     made first; it says that everything in DIR is the rig's and may be cleared
+#   DIR/.rig     made first; it says that everything in DIR is the rig's and may be cleared, and names
+#                the rig: spec/rigs/NAME-down stops it
 #   DIR/.lock    held (flock) while a script works on DIR, so that two never do
 #   DIR/pids     "name pid started" of each daemon, in starting order
+#   DIR/mounts   the mount points of its file systems
 #   DIR/log/     what each of them says
 #   DIR/env      the export lines of a rig that is up
 #   DIR/ready    exists once everything has answered
@@ -85,11 +87,11 @@ rig_clear() {
 }
 
 # Marks an empty folder as a rig's, sets the clock, and sees that a failure leaves nothing running.
-rig_begin() { # SECONDS
-    : >"$RIG/.rig"
+rig_begin() { # NAME SECONDS
+    echo "$1" >"$RIG/.rig"
     : >"$RIG/pids"
     mkdir "$RIG/log" "$RIG/run"
-    RIG_DEADLINE=$((SECONDS + $1))
+    RIG_DEADLINE=$((SECONDS + $2))
     trap rig_failed EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
@@ -104,6 +106,7 @@ rig_failed() {
             tail -n 6 | cut -c 1-240 | sed "s|^|${file##*/}: |" >&2 || true
     done
     daemons_kill || true
+    mounts_remove
     say "start failed; what was started has been stopped; logs in $RIG/log"
     exit $((code ? code : 1))
 }
@@ -202,6 +205,16 @@ daemons_kill() {
     [[ $(count_alive) == 0 ]] || die 1 "a daemon is still alive after KILL; see $RIG/pids"
     rm -f "$RIG/ready"
     : >"$RIG/pids"
+}
+
+# Takes away the mount points whose daemons have been killed.
+mounts_remove() {
+    local point
+    [[ -e $RIG/mounts ]] || return 0
+    while read -r point; do
+        umount -l "$point" 2>/dev/null || true
+    done <"$RIG/mounts"
+    rm "$RIG/mounts"
 }
 
 # ---- ports --------------------------------------------------------------------------------
