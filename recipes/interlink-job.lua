@@ -13,7 +13,10 @@
 -- AWS_SECRET_ACCESS_KEY and S3_ENDPOINT.
 
 local batch    = require "nc.batch"
+local cluster  = require "manifests.cluster"
+local errors   = require "nc.errors"
 local inputs   = require "nc.inputs"
+local k8s      = require "nc.k8s"
 local log      = require "nc.log"
 local logs     = require "nc.logs"
 local outgoing = require "nc.outgoing"
@@ -29,6 +32,14 @@ local watch    = require "nc.checkpoints.watch"
 
 local APPLICATION <const> = { "sh", "-c", './run-application "$NC_INPUT"/* > "$NC_OUTPUT/result.dat"' }
 
+-- What the rendered Job runs unless it is given a command, in an image that has no application.
+local EXAMPLE <const> = { "sh", "-c", 'sha256sum "$NC_INPUT"/* >"$NC_OUTPUT/result.dat"' }
+
+local function need(value, what)
+    if value == "" then error(errors.usage("needs %s", what), 0) end
+    return value
+end
+
 -- The name that a job in HOSTNAME's place has; the shell's variable is not always exported.
 local function hostname()
     local name = os.getenv "HOSTNAME"
@@ -38,8 +49,8 @@ end
 return recipe {
     summary = "Run an application on a Slurm node behind InterLink, with its data in Ceph S3.",
     params = {
-        bucket   = { nil, "the private bucket", required = true, env = "NC_BUCKET" },
-        endpoint = { nil, "the outside https endpoint: the Secret's `endpoint`", required = true, env = "S3_ENDPOINT" },
+        bucket   = { "", "the private bucket", env = "NC_BUCKET" },
+        endpoint = { "", "the outside https endpoint: the Secret's `endpoint`", env = "S3_ENDPOINT" },
         input    = { "input/input.dat", "what to stage in: keys of the bucket or s3://..., by commas" },
         archive  = { "auto", "archives to unpack: those that input= names, also those in its folders, or none",
                      choices = { "auto", "all", "no" } },
@@ -53,11 +64,18 @@ return recipe {
         every    = { "60s", "longest a line of the log waits to reach the bucket", type = "duration" },
         grace    = { "28s", "from SIGTERM to the end of all: a little less than Slurm's KillWait", type = "duration" },
         job      = { "interlink-job", "the job's name: of its log, checkpoints and work folder", env = "JOB_NAME" },
+        -- of the manifest
+        site     = { "interlink-site", "the virtual node: its kubernetes.io/hostname" },
+        flags    = { "", "what its sbatch gets besides, such as --gres=gpu:1 --time=60" },
+        image    = { cluster.images.python, "the image that has the application" },
+        secret   = { cluster.nrp.interlink.secret, "the Secret: access-key, secret-key, endpoint" },
     },
     command = APPLICATION,
 
     run = function(p, command)
-        local where = { endpoint = places.outside(p.endpoint) }
+        need(p.bucket, "bucket=, or NC_BUCKET: the private bucket with the input")
+        local where = { endpoint = places.outside(need(p.endpoint,
+            "endpoint=, or S3_ENDPOINT: the outside https endpoint, which the Secret has as `endpoint`")) }
         local host = p.name ~= "" and p.name or hostname()
         local me = batch.here { job = p.job }
         -- Closed in reverse: the work folder last.
@@ -99,6 +117,28 @@ return recipe {
                 NC_WORK = work.path, NC_INPUT = work.path .. "/input", NC_OUTPUT = out_folder,
                 NC_CHECKPOINTS = checkpoints, NC_RESUME = resumed and checkpoints .. "/" .. resumed or "",
             },
+        })
+    end,
+
+    manifest = function(p, this)
+        local function key(name) return { secret = p.secret, key = name } end
+        -- A site knows Secrets, ConfigMaps and emptyDirs alone, and gives 1 MB to a pod without limits.
+        local size = { cpu = "1", memory = "4Gi" }
+        return k8s.job(this, {
+            k8s.interlink_node {
+                host = p.site, flags = p.flags ~= "" and p.flags or nil,
+                pre_exec = "trap '' TERM", -- or the site's batch script ends before the application can
+            },
+            k8s.env {
+                AWS_ACCESS_KEY_ID = key "access-key", AWS_SECRET_ACCESS_KEY = key "secret-key",
+                S3_ENDPOINT = key "endpoint", AWS_EC2_METADATA_DISABLED = "true",
+            },
+            image = p.image, requests = size, limits = size, command = EXAMPLE,
+            params = {
+                job = this.name, bucket = p.bucket ~= "" and p.bucket or "bucket-name",
+                site = false, flags = false, image = false, secret = false, endpoint = false,
+            },
+            grace = "30s",
         })
     end,
 }

@@ -13,8 +13,10 @@
 -- Write a checkpoint under another name and rename it, and it is never seen half.
 
 local batch    = require "nc.batch"
+local cluster  = require "manifests.cluster"
 local errors   = require "nc.errors"
 local inputs   = require "nc.inputs"
+local k8s      = require "nc.k8s"
 local log      = require "nc.log"
 local logs     = require "nc.logs"
 local outgoing = require "nc.outgoing"
@@ -27,6 +29,9 @@ local stores   = require "nc.stores"
 local sys      = require "nc.core.sys"
 local units    = require "nc.units"
 local watch    = require "nc.checkpoints.watch"
+
+-- What the rendered Job runs unless it is given a command: it shows where things are.
+local EXAMPLE <const> = { "sh", "-c", 'ls -R "$NC_INPUT" && ls "$NC_INPUT" >"$NC_OUTPUT/result.txt"' }
 
 local function given(text) return text ~= "" and text or nil end
 
@@ -66,6 +71,12 @@ return recipe {
         endpoint    = { "", "the S3 endpoint, where AWS_ENDPOINT_URL does not say it" },
         volume      = { "/mnt/shared", "where a shared volume is mounted, for the log", type = "path" },
         logs        = { "/logs", "folder for the log file, where there is such a folder", type = "path" },
+        -- of the manifest
+        image       = { cluster.images.python, "the image that has the command" },
+        secret      = { cluster.nrp.bucket_secret, "the Secret: keys, AWS_ENDPOINT_URL, S3_BUCKET" },
+        claim       = { "", "a claim of a shared volume, to mount at volume=" },
+        scratch     = { "100Gi", "how much scratch space at /scratch" },
+        gpus        = { 0, "NVIDIA GPUs" },
     },
     command = {},
 
@@ -124,6 +135,24 @@ return recipe {
                 NC_WORK = work.path, NC_INPUT = work.path .. "/input", NC_OUTPUT = out_folder,
                 NC_CHECKPOINTS = checkpoints, NC_RESUME = resumed and checkpoints .. "/" .. resumed or "",
             },
+        })
+    end,
+
+    manifest = function(p, this)
+        local size = { cpu = "4", memory = "10Gi", ["ephemeral-storage"] = p.scratch }
+        local limits = { cpu = "4", memory = "10Gi", ["ephemeral-storage"] = p.scratch }
+        if p.gpus > 0 then limits[cluster.gpus.nvidia] = tostring(p.gpus) end
+        return k8s.job(this, {
+            k8s.bucket_secret { name = p.secret, optional = false }, k8s.scratch("scratch", "/scratch", p.scratch),
+            p.claim ~= "" and k8s.claim_volume { claim = p.claim, path = p.volume },
+            image = p.image, requests = size, limits = limits, command = EXAMPLE,
+            params = {
+                job = this.name, resume = "latest", grace = "85s",
+                image = false, secret = false, claim = false, scratch = false, gpus = false,
+            },
+            env = { NC_BUCKET = { secret = p.secret, key = "S3_BUCKET" } },
+            retries = 3, final = { 2, 4 }, -- usage, access refused
+            grace = "90s",
         })
     end,
 }

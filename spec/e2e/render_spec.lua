@@ -7,10 +7,11 @@ local BINARY = "binary=" .. helper.NCRUN
 local MODELS <const> = "build/npm/node_modules/kubernetes-models" -- where spec/deps could have it
 
 local CATALOG <const> = {
-    "bucket-logs-reader", "inkling-serve-amd", "inkling-serve-nvidia", "kimi-k3-serve-amd",
-        "inkling-weights-to-bucket", "inkling-weights-to-bucket-amd", "inkling-weights-to-volume",
-    "inkling-weights-to-volume-amd", "kimi-k3-weights-to-bucket", "kimi-k3-weights-to-volume", "nanogpt-job",
-    "nanogpt-job-amd", "nanogpt-multinode", "nanogpt-multinode-amd", "s3-shell-pod", "shared-pvc", "volume-logs-reader",
+    "bucket-logs-reader", "inkling-serve-amd", "inkling-serve-nvidia", "inkling-weights-to-bucket",
+    "inkling-weights-to-bucket-amd", "inkling-weights-to-volume", "inkling-weights-to-volume-amd",
+    "interlink-job", "kimi-k3-serve-amd", "kimi-k3-weights-to-bucket", "kimi-k3-weights-to-volume",
+    "nanogpt-job", "nanogpt-job-amd", "nanogpt-multinode", "nanogpt-multinode-amd", "run-job", "s3-shell-pod",
+    "shared-pvc", "volume-logs-reader",
 }
 
 local function render(...)
