@@ -132,6 +132,7 @@ return recipe {
             k8s.env {
                 AWS_ACCESS_KEY_ID = key "access-key", AWS_SECRET_ACCESS_KEY = key "secret-key",
                 S3_ENDPOINT = key "endpoint", AWS_EC2_METADATA_DISABLED = "true",
+                AWS_REQUEST_CHECKSUM_CALCULATION = "when_required", AWS_RESPONSE_CHECKSUM_VALIDATION = "when_required",
             },
             image = p.image, requests = size, limits = size, command = EXAMPLE,
             params = {

@@ -87,7 +87,8 @@ const char *tree_writer_why_not(const char *path)
 
 static int refuse(struct nc_err *err, const char *path, const char *why)
 {
-    return nc_err_set(err, "BadPath", "the entry \"%.300s\" %s", path, why);
+    nc_err_set(err, "BadPath", "the entry \"%.300s\" %s", path, why);
+    return -1;
 }
 
 /* Whether a link in a folder `depth` below the root stays in the tree. */
@@ -156,8 +157,10 @@ static int enter(struct tree_writer *w, const char *path, const char *whole, str
         fd = fcntl(w->root, F_DUPFD_CLOEXEC, 0);
     if (fd < 0 && (saved == ELOOP || saved == ENOTDIR))
         return refuse(err, whole, "lies behind a link or a file, not in a folder");
-    if (fd < 0)
-        return nc_err_sys(err, saved, "make the folder of %s", whole);
+    if (fd < 0) {
+        nc_err_sys(err, saved, "make the folder of %s", whole);
+        return -1;
+    }
     w->at = fd;
     w->at_path = strdup(path);
     return 0;

@@ -286,15 +286,16 @@ static int l_rename(lua_State *L)
     return 0;
 }
 
-/* disk.is_written(path) -> whether somebody has the file open for writing; nil where the file system
- * can't say. A read lease is granted only where nobody has; it is given back at once. */
+/* disk.is_written(path) -> whether somebody has the file open for writing; nil where the file
+ * system can't say. A read lease is granted only where nobody has; it is given back at once. */
 static int l_is_written(lua_State *L)
 {
     const char *path = luaL_checkstring(L, 1);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return raise_errno(L, "open", path);
-    fcntl(fd, F_SETSIG, SIGURG); /* which is ignored; SIGIO would end us, should a writer come now */
+    fcntl(fd, F_SETSIG,
+          SIGURG); /* which is ignored; SIGIO would end us, should a writer come now */
     int rc = fcntl(fd, F_SETLEASE, F_RDLCK);
     int why = rc ? errno : 0;
     if (rc == 0)
@@ -324,17 +325,10 @@ static int l_remove_tree(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-    {"alias", l_alias},
-    {"clock", l_clock},
-    {"is_written", l_is_written},
-    {"look", l_look},
-    {"remove", l_remove},
-    {"remove_tree", l_remove_tree},
-    {"rename", l_rename},
-    {"replace", l_replace},
-    {"scan", l_scan},
-    {"space", l_space},
-    {NULL, NULL},
+    {"alias", l_alias},   {"clock", l_clock},     {"is_written", l_is_written},
+    {"look", l_look},     {"remove", l_remove},   {"remove_tree", l_remove_tree},
+    {"rename", l_rename}, {"replace", l_replace}, {"scan", l_scan},
+    {"space", l_space},   {NULL, NULL},
 };
 
 int luaopen_nc_disk(lua_State *L)

@@ -180,8 +180,8 @@ static int l_supervise(lua_State *L)
     return 1;
 }
 
-/* supervisor:tokens() -> told, over, warned: when it was first asked to stop (with the signal's number
- * as the value), when all is over, and each time that a USR1 came */
+/* supervisor:tokens() -> told, over, warned: when it was first asked to stop (with the signal's
+ * number as the value), when all is over, and each time that a USR1 came */
 static int supervisor_l_tokens(lua_State *L)
 {
     struct supervision *v = check_supervision(L);
