@@ -21,6 +21,7 @@ local log      = require "nc.log"
 local logs     = require "nc.logs"
 local outgoing = require "nc.outgoing"
 local places   = require "nc.places"
+local proc     = require "nc.proc"
 local recipe   = require "nc.recipe"
 local results  = require "nc.results"
 local scratch  = require "nc.scratch"
@@ -73,6 +74,7 @@ return recipe {
     command = APPLICATION,
 
     run = function(p, command)
+        proc.hold_signals() -- an early warning must not end us while data comes in
         need(p.bucket, "bucket=, or NC_BUCKET: the private bucket with the input")
         local where = { endpoint = places.outside(need(p.endpoint,
             "endpoint=, or S3_ENDPOINT: the outside https endpoint, which the Secret has as `endpoint`")) }

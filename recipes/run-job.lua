@@ -21,6 +21,7 @@ local log      = require "nc.log"
 local logs     = require "nc.logs"
 local outgoing = require "nc.outgoing"
 local places   = require "nc.places"
+local proc     = require "nc.proc"
 local recipe   = require "nc.recipe"
 local results  = require "nc.results"
 local scratch  = require "nc.scratch"
@@ -83,6 +84,7 @@ return recipe {
     run = function(p, command)
         if (p.run ~= "") == (#command > 0) then error(errors.usage "needs a command after --, or run=", 0) end
         if p.run ~= "" then command = { "sh", "-c", p.run } end
+        proc.hold_signals() -- an early warning must not end us while data comes in
         local me = batch.here { job = given(p.job), user = given(p.user) }
         local bucket = given(p.bucket) or given(os.getenv "S3_BUCKET" or "")
         local where = { endpoint = given(p.endpoint) }

@@ -230,6 +230,12 @@ local function plain_output()
     }
 end
 
+--- From now on USR1 and USR2, which a batch system may send at any time, don't end us. Those that come
+--- before the command are dropped.
+function proc.hold_signals()
+    runs.hold_signals()
+end
+
 --- Runs the command this process is there for: TERM, INT, HUP, QUIT, USR1 and USR2 go to its process
 --- group, zombies are reaped (also as PID 1), and when it ends so does everything it has started. TERM
 --- or INT gives all of them the grace, then SIGKILL; a second one leaves a second of it. One at a time.

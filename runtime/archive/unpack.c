@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,19 @@ static void *run(void *arg)
 
 /* ---- the main thread ---- */
 
+/* Signals are for the main thread. */
+static int start_thread(struct unpack *u, struct nc_err *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&u->thread, NULL, run, u);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        u->thread = 0;
+    return failed ? nc_err_sys(err, failed, "start a thread") : 0;
+}
+
 int unpack_start(struct unpack **out, const struct unpack_options *opt, struct nc_err *err)
 {
     struct unpack *u = calloc(1, sizeof *u);
@@ -232,11 +246,9 @@ int unpack_start(struct unpack **out, const struct unpack_options *opt, struct n
                      : nc_err_sys(err, ENOMEM, "unpack %s", opt->name);
     if (rc == 0) {
         u->room = tree_writer_room(u->writer);
-        int failed = pthread_create(&u->thread, NULL, run, u);
-        rc = failed ? nc_err_sys(err, failed, "start a thread") : 0;
+        rc = start_thread(u, err);
     }
     if (rc) {
-        u->thread = 0;
         unpack_free(u);
         return -1;
     }

@@ -180,6 +180,14 @@ static int l_supervise(lua_State *L)
     return 1;
 }
 
+/* run.hold_signals(): USR1 and USR2 no longer end us; until the command starts they are dropped */
+static int l_hold_signals(lua_State *L)
+{
+    (void)L;
+    supervisor_hold_signals();
+    return 0;
+}
+
 /* supervisor:tokens() -> told, over, warned: when it was first asked to stop (with the signal's
  * number as the value), when all is over, and each time that a USR1 came */
 static int supervisor_l_tokens(lua_State *L)
@@ -229,6 +237,7 @@ static const luaL_Reg supervisor_metamethods[] = {
 };
 
 static const luaL_Reg functions[] = {
+    {"hold_signals", l_hold_signals},
     {"sink", l_sink},
     {"supervise", l_supervise},
     {NULL, NULL},

@@ -43,6 +43,10 @@ struct supervisor_result {
     int signal; /* the signal that ended it, else 0 */
 };
 
+/* Main thread: from now on USR1 and USR2 don't end us. What of them comes before the command starts
+ * is dropped: it could not be ready for them yet. */
+void supervisor_hold_signals(void);
+
 /* Main thread, once at a time. A command that can't be started is an error of child_spawn. */
 int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,
                      struct nc_err *err);

@@ -239,6 +239,26 @@ describe("a job", function()
         assert.equal("partial\n", read_result(env, "alice/plain/result.txt"))
     end)
 
+    it("that is told to stop while it stages in does not begin; a USR1 does not end it", function()
+        local path = helper.tmp() .. "/big"
+        helper.sh(("head -c 40000000 /dev/zero >%s"):format(path))
+        jobs.put(env, path, "big")
+        for _, case in ipairs { { "TERM", 143, "" }, { "USR1", 0, "ran\n" } } do
+            local folder = jobs.env(server)
+            server:faults { "GET */big slow=20000000" }
+            local run <close> = jobs.start(folder, { "job=early", "input=big" }, "echo ran")
+            helper.eventually(30, "its start", function()
+                return run:stderr():find("copy: 1 files", 1, true)
+            end)
+            run:kill(case[1])
+            local code, out, err = run:wait(60)
+            server:faults {}
+            assert.equal(case[2], code, err)
+            assert.equal(case[3], out)
+            assert.equal("", jobs.left(folder))
+        end
+    end)
+
     it("keeps its own code when the bucket is gone; one that has succeeded has not, and its work stays", function()
         for _, case in ipairs { { "exit 5", 5 }, { "exit 0", 4 } } do
             local folder = jobs.env(server)
