@@ -2,6 +2,7 @@
 
 #include "transfer/fate.h"
 #include "transfer/part.h"
+#include "transfer/schedule.h"
 
 #include <stdlib.h>
 
@@ -38,7 +39,7 @@ int blocks_hand_over(struct part *p, size_t at, size_t len, struct nc_err *err)
     p->blocks++;
     *t->blocks_end = b;
     t->blocks_end = &b->next;
-    pthread_cond_signal(&t->news);
+    schedule_call_hand(t);
     int rc = p->taken == p->len ? 0 : renew(t, p, err);
     pthread_mutex_unlock(&t->lock);
     return rc;

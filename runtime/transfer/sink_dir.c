@@ -405,7 +405,8 @@ static enum op copy(struct sink *self, struct part *p, struct nc_err *err)
 
 static int sync_files(struct sink *self, struct file *const *files, size_t n, struct nc_err *err)
 {
-    (void)self;
+    if (((struct sink_dir *)self)->writeback.in_memory)
+        return 0;
     /* All are on their way before the first is waited for. */
     for (size_t i = 0; i < n; i++) {
         const struct dir_file *d = files[i]->sink_data;
