@@ -1,4 +1,6 @@
 # make                 build/ncrun
+# make static          build/static/ncrun: one file that runs in any image
+# make image           the same as an OCI image, in build/static/image
 # make deps            install what the build and the tests need (Debian 12, root or sudo)
 # make demo            stage a real model into the local server's bucket and show what is there
 # make test            the whole suite, on the local server and on a real Ceph RGW
@@ -16,7 +18,7 @@ SANITIZE ?=
 comma    := ,
 BUILD    := build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 
-PACKAGES := lua5.4 libcurl libssl libcrypto libxml-2.0 jansson libxxhash
+PACKAGES := lua5.4 libcurl libssl libcrypto libxml-2.0 jansson yaml-0.1 libxxhash
 pkg       = $(shell pkg-config --$(1) $(2) 2>/dev/null)
 
 CC       ?= gcc
@@ -27,7 +29,7 @@ HARDEN   := -fstack-protector-strong $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 CFLAGS   ?= -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPT) $(HARDEN) $(WARN) $(CFLAGS) -Iruntime \
              -DNC_VERSION=\"$(VERSION)\" $(call pkg,cflags,$(PACKAGES)) -pthread
-ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now -Wl,-E $(LDFLAGS)
+ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,relro,-z,now,--build-id -Wl,-E $(LDFLAGS)
 LIBS      = $(call pkg,libs,$(PACKAGES)) -pthread -lm
 
 SRC      := $(filter-out runtime/main.c,$(sort $(wildcard runtime/*/*.c)))
@@ -99,3 +101,5 @@ clean:
 
 # deps, demo, test, lint, fuzz-run
 include spec/spec.mk
+# static, image, static-twice
+include static/static.mk

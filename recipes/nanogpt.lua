@@ -5,17 +5,20 @@
 --   ncrun recipes/nanogpt.lua job=mine -- python train.py --lr 3e-4        any other training
 --   ncrun recipes/nanogpt.lua job=mine run='cd /code && python train.py'   the same, as a line of shell
 --   ncrun recipes/nanogpt.lua nodes=2                 in each pod of an Indexed Job of two
+--   ncrun render recipes/nanogpt.lua name=mine -- python train.py          the manifest of such a Job
 --
 -- What the command writes goes to stdout, to a file in logs= where there is such a folder (an emptyDir),
 -- to <volume>/logs/ where a shared volume is mounted, and with NC_BUCKET set to logs/<job>/<pod>.log in
 -- the bucket: every 60 s, at once on SIGTERM, and at the end. Read it with recipes/read-logs.lua. The
 -- exit code is the command's own, 128+n when signal n ended it, whatever became of its log.
 
-local errors = require "nc.errors"
-local logs   = require "nc.logs"
-local proc   = require "nc.proc"
-local recipe = require "nc.recipe"
-local sys    = require "nc.core.sys"
+local cluster = require "manifests.cluster"
+local errors  = require "nc.errors"
+local k8s     = require "nc.k8s"
+local logs    = require "nc.logs"
+local proc    = require "nc.proc"
+local recipe  = require "nc.recipe"
+local sys     = require "nc.core.sys"
 
 -- Where an image has no PyTorch of its own.
 local WHEELS <const> = {
@@ -23,7 +26,8 @@ local WHEELS <const> = {
     amd    = "https://download.pytorch.org/whl/rocm6.3",
 }
 
--- In the environment: SOURCE, WHEELS, STEPS, NODES, NODE_RANK, MASTER_ADDR, MASTER_PORT.
+-- In the environment: SOURCE, WHEELS, STEPS, NODES, NODE_RANK, MASTER_ADDR, MASTER_PORT. A manifest holds
+-- it as a file of its own, so that it is there to run where ncrun is not.
 local TRAIN <const> = [[
 set -eu
 cd "$(mktemp -d)"
@@ -60,6 +64,14 @@ local NANOGPT <const> = { "sh", "-c", TRAIN }
 local function first_node(host)
     local name = host:match "^(.+)%-%d+$"
     return name and ("%s-0.%s"):format(name, name) or host
+end
+
+-- The same as a script that knows what it needs where nothing else says it.
+local function train_script(p, job)
+    return ([[
+: "${SOURCE:=%s}" "${WHEELS:=%s}" "${STEPS:=%d}" "${NODES:=%d}"
+: "${NODE_RANK:=${JOB_COMPLETION_INDEX:-0}}" "${MASTER_ADDR:=%s-0.%s}" "${MASTER_PORT:=%d}"
+]]):format(p.source, WHEELS[p.vendor], p.steps, p.nodes, job, job, p.port) .. TRAIN
 end
 
 return recipe {
@@ -107,5 +119,20 @@ return recipe {
             },
         })
         return train:wait()
+    end,
+
+    manifest = function(p, this)
+        local default = p.run == "" and not this.command
+        local grace = math.max(p.grace, 60) // 1
+        return k8s.job(this, {
+            k8s.gpu_node { vendor = p.vendor }, k8s.bucket_secret(), k8s.shared_volume(),
+            k8s.scratch("logs", p.logs), k8s.shm "32Gi",
+            image = cluster.images.pytorch[p.vendor], requests = { cpu = "8", memory = "64Gi" },
+            nodes = p.nodes, retries = p.nodes > 1 and 2 or 0, deadline = p.nodes > 1 and "24h" or nil,
+            params = { job = p.job ~= "" and p.job or this.name, grace = ("%ds"):format(grace), run = false },
+            files = default and { train = train_script(p, this.name) } or nil,
+            command = default and { "sh", this.folder .. "/train" } or { "sh", "-c", p.run },
+            goes_on = true, grace = grace + 5, -- the kubelet's patience outlasts ours
+        })
     end,
 }

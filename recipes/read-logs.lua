@@ -11,14 +11,16 @@
 -- bucket once a minute, so that is how old the last line may be; those on the volume are as they are
 -- written.
 
-local errors = require "nc.errors"
-local log    = require "nc.log"
-local reader = require "nc.logs.read"
-local recipe = require "nc.recipe"
-local s3     = require "nc.s3"
-local task   = require "nc.task"
-local units  = require "nc.units"
-local volume = require "nc.volume"
+local cluster = require "manifests.cluster"
+local errors  = require "nc.errors"
+local k8s     = require "nc.k8s"
+local log     = require "nc.log"
+local reader  = require "nc.logs.read"
+local recipe  = require "nc.recipe"
+local s3      = require "nc.s3"
+local task    = require "nc.task"
+local units   = require "nc.units"
+local volume  = require "nc.volume"
 
 local function open_bucket(p)
     if p.bucket == "" then
@@ -110,5 +112,16 @@ return recipe {
             print_log(p, store, prefix, out)
         end)
         if not ok and not errors.is(e, "EPIPE") then error(e, 0) end -- `| head` has seen enough
+    end,
+
+    -- JOB and KEY are in its env block, to be changed there. It is gone two minutes after it has ended, so
+    -- that the same file can be applied again.
+    manifest = function(p, this)
+        return k8s.job(this, {
+            k8s.cpu_worker(), p.from == "bucket" and k8s.bucket_secret() or k8s.shared_volume { read_only = true },
+            image = cluster.images.client, env = { JOB = p.job, KEY = p.key },
+            requests = { cpu = "100m", memory = "128Mi" }, limits = { memory = "1Gi" },
+            keep = "120s", reclaimed = false,
+        })
     end,
 }

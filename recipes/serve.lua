@@ -14,8 +14,10 @@
 
 local caches  = require "nc.caches"
 local catalog = require "nc.catalog"
+local cluster = require "manifests.cluster"
 local copies  = require "nc.copy"
 local engines = require "nc.engine"
+local k8s     = require "nc.k8s"
 local log     = require "nc.log"
 local place   = require "nc.place"
 local proc    = require "nc.proc"
@@ -101,5 +103,27 @@ return recipe {
 
         if p.phase ~= "engine" then place_weights(p, model, name, nvme) end
         if engine then return run_engine(p, engine, name, place.require(nvme)) end
+    end,
+
+    -- The weights are placed in an init container; the engine's own port says when it is ready.
+    manifest = function(p, this)
+        local engine = engines.find(p.model, p.vendor)
+        local function answers(failures)
+            return k8s.probe { path = engine.row.health, port = "http", period = "10s", failures = failures }
+        end
+        local placing = k8s.init_container(this, {
+            k8s.bucket_secret(), k8s.hub_token(), k8s.shared_volume { path = p.volume }, k8s.nvme(p.nvme),
+            name = "place", image = cluster.images.client, params = { phase = "place", job = this.name },
+            requests = { cpu = "8", memory = "16Gi" },
+        })
+        return k8s.deployment(this, {
+            placing, k8s.gpu_node { vendor = p.vendor }, k8s.shared_volume { path = p.volume }, k8s.nvme(p.nvme),
+            k8s.shm "32Gi",
+            image = engine.image, params = { phase = "engine", grace = ("%ds"):format(p.grace) },
+            requests = { cpu = "16", memory = "128Gi" },
+            ports = { { name = "http", containerPort = engine.port } },
+            startup = answers(360), readiness = answers(3), liveness = answers(12), -- an hour to load
+            load_time = p.wait + 2 * 3600, grace = p.grace + 5,
+        })
     end,
 }

@@ -9,9 +9,11 @@
 -- moves. NC_BUCKET and the AWS_* variables say where the bucket is, HF_TOKEN opens gated models.
 
 local catalog = require "nc.catalog"
+local cluster = require "manifests.cluster"
 local copies  = require "nc.copy"
 local errors  = require "nc.errors"
 local hub     = require "nc.hub"
+local k8s     = require "nc.k8s"
 local log     = require "nc.log"
 local recipe  = require "nc.recipe"
 local s3      = require "nc.s3"
@@ -92,5 +94,15 @@ return recipe {
                 units.format_size(done.bytes), units.format_duration(done.seconds),
                 units.format_rate(done.seconds > 0 and done.bytes / done.seconds or 0), done.retries))
         end
+    end,
+
+    manifest = function(p, this)
+        return k8s.job(this, {
+            k8s.cpu_worker(), k8s.bucket_secret(), k8s.hub_token(), p.to == "volume" and k8s.shared_volume(),
+            image = cluster.images.client, params = { job = this.name },
+            requests = { cpu = "4", memory = "8Gi" }, limits = { memory = "16Gi" },
+            retries = 6, final = { 2, 3, 4, 5 }, -- usage, not found, access refused, no space
+            grace = "60s",
+        })
     end,
 }

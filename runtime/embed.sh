@@ -1,7 +1,7 @@
 #!/bin/sh
 # embed.sh FILE... - print assembly that holds each file's bytes and the table embed.h declares.
 # lua/nc/task.lua is named "nc.task", manifests/models.lua "manifests.models", recipes/x.lua keeps its
-# path.
+# path; what a build has made goes by the file's name.
 set -eu
 n=0
 printf '\t.section .rodata\n'
@@ -10,6 +10,7 @@ for f; do
     case $f in
     lua/*) name=$(printf %s "${f#lua/}" | sed 's/\.lua$//; s|/|.|g') ;;
     manifests/*) name=$(printf %s "$f" | sed 's/\.lua$//; s|/|.|g') ;;
+    build/*) name=${f##*/} ;;
     *) name=$f ;;
     esac
     printf '.Lname%d:\n\t.asciz "%s"\n.Lpath%d:\n\t.asciz "%s"\n' "$n" "$name" "$n" "$f"

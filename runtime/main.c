@@ -8,8 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/embed.h"
+#include "base/null.h"
 #include "bind/require.h"
 #include "loop/loop.h"
+#include "net/trust.h"
 
 enum { FILES_ENOUGH = 65536 };
 
@@ -42,7 +45,7 @@ static int run(lua_State *L)
 static void open_standard_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && (null_open(fd != 0) != fd || fcntl(fd, F_SETFD, 0)))
             abort();
     }
 }
@@ -69,6 +72,9 @@ int main(int argc, char **argv)
     prctl(PR_SET_DUMPABLE, 0); /* memory holds credentials: no core file, no /proc/PID/environ */
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a child leaves behind is ours to end, not init's */
     setvbuf(stdout, NULL, _IOLBF, 0);
+    const struct embed_file *ca = embed_find("ca-certificates");
+    if (ca)
+        trust_offer(ca->start, (size_t)(ca->end - ca->start));
 
     struct nc_err err;
     struct loop *loop = NULL;

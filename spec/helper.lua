@@ -18,7 +18,7 @@ local SANITIZERS <const> = { "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UB
 -- Makes the folder of this run and leaves a keeper behind that waits for the end of the process that
 -- called sh. The keeper is told by pid, not by a pipe: a child that lives on would hold the pipe open.
 local BEGIN <const> = [[
-root=$(mktemp -d /tmp/ncspec.XXXXXX) && mkdir "$root/home" && echo "$root"
+root=$(mktemp -d /tmp/ncspec.XXXXXX) && chmod 711 "$root" && mkdir "$root/home" && echo "$root"
 setsid sh -c '
     trap "" INT TERM HUP
     tail --pid="$2" -s 0.2 -f /dev/null

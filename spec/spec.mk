@@ -5,7 +5,7 @@ JOBS := $(shell nproc)
 
 .PHONY: deps
 deps:
-	spec/deps build demo test bench lint
+	spec/deps build static images demo test bench lint
 
 .PHONY: demo
 demo:
@@ -15,8 +15,8 @@ demo:
 
 .PHONY: test
 test:
-	spec/deps build test
-	$(MAKE) -s --no-print-directory -j$(JOBS) all unit fuzz
+	spec/deps build static images test
+	$(MAKE) -s --no-print-directory -j$(JOBS) all unit fuzz $(STATIC)/SHA256SUMS $(STATIC)/image
 	$(MAKE) -s --no-print-directory -j$(JOBS) SANITIZE=address,undefined all unit
 	$(MAKE) -s --no-print-directory -j$(JOBS) SANITIZE=thread build/thread/ncrun unit
 	spec/run
@@ -24,17 +24,18 @@ test:
 # BENCH= ROUNDS= SIZE= SHARDS= FILES= DISK= are parameters of spec/bench/run.lua.
 .PHONY: bench
 bench:
-	spec/deps build bench
-	$(MAKE) -s --no-print-directory -j$(JOBS) all
+	spec/deps build static bench
+	$(MAKE) -s --no-print-directory -j$(JOBS) all $(STATIC)/ncrun
 	build/ncrun spec/bench/run.lua
 
 .PHONY: fuzz-run
 fuzz-run: fuzz
 	spec/run fuzz
 
-C_FILES     := $(sort $(wildcard runtime/*.[ch] runtime/*/*.[ch] spec/*/*.[ch]))
-SHELL_FILES := .ci/run spec/deps spec/run spec/demo.sh spec/fixtures/make-acoustic \
-               $(wildcard spec/rigs/* runtime/*.sh)
+C_FILES     := $(sort $(wildcard runtime/*.[ch] runtime/*/*.[ch] static/*.c spec/*/*.[ch]))
+SHELL_FILES := .ci/run spec/deps spec/run spec/demo.sh spec/fixtures/make-acoustic spec/fixtures/kubectl \
+               $(wildcard spec/rigs/* runtime/*.sh) spec/static/inside \
+               $(filter-out %.c %.mk,$(wildcard static/*))
 LUA_FILES   := $(wildcard lua recipes manifests spec) spec/fixtures/make-checkpoint
 
 .PHONY: format

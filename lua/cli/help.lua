@@ -3,6 +3,7 @@
 local command = require "cli.command"
 local list    = require "cli.list"
 local recipe  = require "nc.recipe"
+local render  = require "cli.render"
 local scripts = require "cli.scripts"
 
 local help = {}
@@ -11,6 +12,7 @@ local USAGE <const> = [[
 ncrun runs recipes that move the bytes of an AI job and look after its process.
 
   ncrun SCRIPT [name=value ...] [-- command ...]   run a recipe: a file, or one of those below
+  ncrun render [SCRIPT] [name=value ...]           Kubernetes manifests: the catalog, or a script's own
   ncrun help [SCRIPT | COMMAND]                    this text, or a recipe's parameters
   ncrun list                                       the recipes inside this binary
   ncrun version                                    what this is and what it runs with
@@ -51,7 +53,9 @@ end
 ---@param args string[]
 function help.run(args)
     local commands = command.all()
-    if commands[args[1]] then
+    if args[1] == "render" then
+        print(render.describe())
+    elseif commands[args[1]] then
         print(commands[args[1]]:describe())
     elseif args[1] then
         describe(args[1])

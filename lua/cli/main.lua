@@ -9,6 +9,7 @@ local COMMANDS <const> = {
     cat = "cli.cat", check = "cli.check", cp = "cli.cp", ls = "cli.ls", rm = "cli.rm", sync = "cli.sync",
     help = "cli.help", ["-h"] = "cli.help", ["--help"] = "cli.help",
     list = "cli.list",
+    render = "cli.render",
     test = "cli.test",
     version = "cli.version", ["--version"] = "cli.version",
 }

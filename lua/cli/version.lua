@@ -5,7 +5,12 @@ local sys = require "nc.core.sys"
 local version = {}
 
 function version.run()
-    for _, line in ipairs(sys.versions()) do print(line) end
+    local lines = sys.versions()
+    table.insert(lines, 2, "build " .. sys.build_id())
+    print(table.concat(lines, "\n"))
+    -- The static build knows what it was made from.
+    local linked = sys.embedded "linked"
+    if linked then io.stdout:write(linked) end
     return 0
 end
 

@@ -9,7 +9,7 @@
 --         },
 --         command = { "echo", "done" },            -- what follows `--`, when nothing does
 --         run = function(p, command) ... end,      -- may return an exit code
---         manifest = function(p) ... end,
+--         manifest = function(p, this) ... end,    -- the Kubernetes objects that run it: nc.k8s
 --     }
 --
 -- A parameter is { default, help, type=, choices=, env=, required= }. Types: string, choice (has
@@ -148,10 +148,11 @@ local function read(param, text, where)
     return value
 end
 
---- The parameters' values and the command, from the words of the command line.
+--- The parameters' values and the command, from the words of the command line; and what these gave, as
+--- text by name, with the command (nil: the recipe's own).
 ---@param args string[]
 ---@param getenv fun(name: string): string?
----@return table p, string[]? command
+---@return table p, string[]? command, { params: table<string, string>, command: string[]? } given
 function Recipe:parse(args, getenv)
     local names, given, command = sorted_keys(self.params), {}, self.command
     for i, word in ipairs(args) do
@@ -184,7 +185,7 @@ function Recipe:parse(args, getenv)
                 param.env and (" (or set %s)"):format(param.env) or ""), 0)
         end
     end
-    return p, command
+    return p, command, { params = given, command = command ~= self.command and command or nil }
 end
 
 local function exit_code(result)

@@ -103,6 +103,11 @@ end
 
 BucketStore.sink = BucketStore.source
 
+--- Gives up an upload of this store that was not completed.
+function BucketStore:abort_upload(path, upload_id)
+    self.bucket:abort_upload(self.prefix .. path, upload_id)
+end
+
 local function in_bucket(bucket, prefix)
     return setmetatable({
         kind = "bucket", bucket = bucket, prefix = prefix, location = bucket:url(prefix),

@@ -16,6 +16,7 @@ local units    = require "nc.units"
 local transfer = {}
 
 local OPTIONS <const> = {
+    "abandon",
     "files", "give_up", "heartbeat", "label", "limit_rate", "memory", "on_files", "parallel", "part_size", "sha256",
     "sink", "source", "stall",
 }
@@ -93,6 +94,14 @@ local function say_begin(label, s, listed)
         label, what, s.parallel, units.format_size(s.memory)))
 end
 
+-- Whatever ends it: each upload is given up, one that can't be is not worth another error.
+local function abandoning(t, abandon)
+    return setmetatable({}, { __close = function()
+        t:stop()
+        for _, upload in ipairs(t:unfinished()) do pcall(abandon, upload.path, upload.upload_id) end
+    end })
+end
+
 --- Moves all files, or raises the reason that all of them share (access refused, no network, disk
 --- full). Files that failed for a reason of their own are in `failed`.
 ---
@@ -100,6 +109,8 @@ end
 --- (nc.core.transfer's add), as a list; or a function that returns the next list and at the end nil,
 --- so that listing overlaps the transfer: then result.files stays empty.
 --- sha256: compute every file's; without it those that are expected, and all that come from a hub.
+--- abandon(path, upload_id): called, where the transfer does not come to its end, for each upload that
+--- it has begun and not completed; without it they stay, for another run to go on with.
 --- on_files(list): called as files end, with what nc.core.transfer's ended gives.
 --- limit_rate: bytes a second, in each direction, at most.
 --- stall: seconds after which a request that moves nothing is cut and tried again (30).
@@ -114,6 +125,7 @@ function transfer.run(options)
         source = o.source, sink = o.sink, memory = o.memory, parallel = o.parallel, part_size = o.part_size,
         limit_rate = o.limit_rate, stall = o.stall, sha256 = o.sha256 or o.source.kind == "hub", growing = not listed,
     }
+    local _ <close> = o.abandon and abandoning(t, o.abandon) or nil
     for _, f in ipairs(listed and o.files or {}) do add(t, f) end
     local _ <close> = watch(o.heartbeat, t)
     local result = new_result(listed)

@@ -1,6 +1,7 @@
-/* The Lua files inside this binary, made by embed.sh at build time. Read-only, any thread.
- * A module is named as `require` names it ("nc.task", "manifests.models"), a recipe by its path
- * ("recipes/stage-weights.lua"). */
+/* The files inside this binary, made by embed.sh at build time. Read-only, any thread.
+ * A Lua module is named as `require` names it ("nc.task", "manifests.models"), a recipe by its path
+ * ("recipes/stage-weights.lua"), what a build has made ("ca-certificates" in the static one) by its
+ * file's name. */
 #ifndef NC_BASE_EMBED_H
 #define NC_BASE_EMBED_H
 
@@ -16,5 +17,8 @@ struct embed_file {
 
 extern const struct embed_file embed_files[];
 extern const uint64_t embed_count;
+
+/* NULL when there is none of that name. */
+const struct embed_file *embed_find(const char *name);
 
 #endif

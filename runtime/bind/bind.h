@@ -36,7 +36,8 @@ char **bind_check_strings(lua_State *L, int index, const char *what);
     X(s3xml)                                                                                       \
     X(sys)                                                                                         \
     X(text)                                                                                        \
-    X(transfer)
+    X(transfer)                                                                                    \
+    X(yaml)
 #define BIND_DECLARE(area) int luaopen_nc_##area(lua_State *L);
 BIND_AREAS(BIND_DECLARE)
 

@@ -1,7 +1,5 @@
 #include "bind/require.h"
 
-#include <string.h>
-
 #include "base/embed.h"
 #include "bind/bind.h"
 
@@ -10,18 +8,14 @@ static const luaL_Reg core_modules[] = {BIND_AREAS(MODULE){NULL, NULL}};
 
 int bind_load_embedded(lua_State *L, const char *name)
 {
-    for (uint64_t i = 0; i < embed_count; i++) {
-        const struct embed_file *f = &embed_files[i];
-        if (strcmp(f->name, name) == 0) {
-            lua_pushfstring(L, "@%s", f->path);
-            if (luaL_loadbufferx(L, f->start, (size_t)(f->end - f->start), lua_tostring(L, -1),
-                                 "t"))
-                return lua_error(L);
-            lua_remove(L, -2);
-            return 1;
-        }
-    }
-    return 0;
+    const struct embed_file *f = embed_find(name);
+    if (!f)
+        return 0;
+    lua_pushfstring(L, "@%s", f->path);
+    if (luaL_loadbufferx(L, f->start, (size_t)(f->end - f->start), lua_tostring(L, -1), "t"))
+        return lua_error(L);
+    lua_remove(L, -2);
+    return 1;
 }
 
 static int search_embedded(lua_State *L)

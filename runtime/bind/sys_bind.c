@@ -2,6 +2,7 @@
 #include <curl/curl.h>
 #include <dirent.h>
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <jansson.h>
 #include <libxml/parser.h>
 #include <limits.h>
@@ -13,7 +14,9 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <yaml.h>
 
+#include "base/build_id.h"
 #include "base/clock.h"
 #include "base/embed.h"
 #include "bind/bind.h"
@@ -253,15 +256,11 @@ static int l_readdir(lua_State *L)
 /* sys.embedded(name) -> the text of "nc.task" or "recipes/serve.lua", or nil */
 static int l_embedded(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
-    for (uint64_t i = 0; i < embed_count; i++) {
-        const struct embed_file *f = &embed_files[i];
-        if (strcmp(f->name, name) == 0) {
-            lua_pushlstring(L, f->start, (size_t)(f->end - f->start));
-            return 1;
-        }
-    }
-    return 0;
+    const struct embed_file *f = embed_find(luaL_checkstring(L, 1));
+    if (!f)
+        return 0;
+    lua_pushlstring(L, f->start, (size_t)(f->end - f->start));
+    return 1;
 }
 
 /* sys.embedded_names() -> list, in the order of the build: sorted by path */
@@ -272,6 +271,13 @@ static int l_embedded_names(lua_State *L)
         lua_pushstring(L, embed_files[i].name);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
+    return 1;
+}
+
+/* sys.build_id() -> the digest of this build in hex, as `file` prints it */
+static int l_build_id(lua_State *L)
+{
+    lua_pushstring(L, build_id());
     return 1;
 }
 
@@ -288,12 +294,17 @@ static int l_versions(lua_State *L)
     lua_newtable(L);
     add_version(L, "ncrun", NC_VERSION);
     add_version(L, "Lua", LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
-    add_version(L, "libcurl", curl_version_info(CURLVERSION_NOW)->version);
+    const curl_version_info_data *curl = curl_version_info(CURLVERSION_NOW);
+    add_version(L, "libcurl", curl->version);
+    if (curl->ares)
+        add_version(L, "c-ares", curl->ares);
     add_version(L, "OpenSSL", OpenSSL_version(OPENSSL_VERSION_STRING));
     char dotted[40];
     snprintf(dotted, sizeof dotted, "%ld.%ld.%ld", xml / 10000, xml / 100 % 100, xml % 100);
     add_version(L, "libxml2", dotted);
+    add_version(L, "libyaml", yaml_get_version_string());
     add_version(L, "jansson", jansson_version_str());
+    add_version(L, "glibc", gnu_get_libc_version());
     return 1;
 }
 
@@ -322,6 +333,7 @@ static const luaL_Reg functions[] = {
     {"readdir", l_readdir},
     {"embedded", l_embedded},
     {"embedded_names", l_embedded_names},
+    {"build_id", l_build_id},
     {"versions", l_versions},
     {"error_metatable", l_error_metatable},
     {NULL, NULL},

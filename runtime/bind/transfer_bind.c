@@ -119,9 +119,9 @@ static struct sink *make_sink(lua_State *L, int owner, int source)
 
 /* transfer.new { source = { kind = "hub", client, repository, commit } | { kind = "s3", client,
  * prefix } | { kind = "dir", root }, sink = { kind = "s3", client, prefix } | { kind = "dir", root
- * } | { kind = "none" }, memory, parallel, part_size, limit_rate, stall, sha256, growing } -> transfer
- * sha256: every file's is computed; else where one is expected. growing: files are added after the
- * start too, until no_more. */
+ * } | { kind = "none" }, memory, parallel, part_size, limit_rate, stall, sha256, growing } ->
+ * transfer sha256: every file's is computed; else where one is expected. growing: files are added
+ * after the start too, until no_more. */
 static int l_new(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -164,17 +164,19 @@ static int l_new(lua_State *L)
     return 1;
 }
 
-/* Calls use(file, n - 1, text) for each list[n] = text of field `name` of the table at 2. */
-static void each_part(lua_State *L, struct file *f, const char *name,
-                      int (*use)(struct file *f, uint32_t index, const char *text))
+/* Calls use(file, n - 1, text) for each list[n] = text of field `name` of the table at 2, and
+ * returns how often. */
+static uint32_t each_part(lua_State *L, struct file *f, const char *name,
+                          int (*use)(struct file *f, uint32_t index, const char *text))
 {
+    uint32_t count = 0;
     if (lua_getfield(L, 2, name) == LUA_TNIL) {
         lua_pop(L, 1);
-        return;
+        return 0;
     }
     luaL_checktype(L, -1, LUA_TTABLE);
     lua_pushnil(L);
-    while (lua_next(L, -2)) {
+    for (; lua_next(L, -2); count++) {
         lua_Integer number = luaL_checkinteger(L, -2);
         if (number < 1 || number > f->parts ||
             use(f, (uint32_t)number - 1, luaL_checkstring(L, -1)))
@@ -182,6 +184,7 @@ static void each_part(lua_State *L, struct file *f, const char *name,
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
+    return count;
 }
 
 static int expect(struct file *f, uint32_t index, const char *xxh3)
@@ -215,7 +218,10 @@ static int l_add(lua_State *L)
     struct file *f = transfer_add(b->t, &wanted, &err);
     if (!f || (upload_id && transfer_continue(f, upload_id, &err)))
         return bind_raise(L, &err, "transfer");
-    each_part(L, f, "parts", expect);
+    uint32_t digests = each_part(L, f, "parts", expect);
+    if (digests && digests != f->parts)
+        return luaL_error(L, "%s: digests of %d parts, and it has %d", f->path, (int)digests,
+                          (int)f->parts);
     if (upload_id)
         each_part(L, f, "etags", transfer_has_part);
     return 0;
@@ -226,6 +232,31 @@ static int l_go_on(lua_State *L)
 {
     transfer_go_on(check_transfer(L)->t);
     return 0;
+}
+
+/* transfer:stop(): cancels it, and waits until all is at rest */
+static int l_transfer_stop(lua_State *L)
+{
+    transfer_stop(check_transfer(L)->t);
+    return 0;
+}
+
+/* transfer:unfinished() -> list of { path, upload_id }: after the end, uploads that were begun and
+ * neither completed nor given up */
+static int l_unfinished(lua_State *L)
+{
+    struct bound_transfer *b = check_transfer(L);
+    lua_newtable(L);
+    const struct file *f = NULL;
+    for (lua_Integer i = 1; (f = transfer_next_unfinished(b->t, f)); i++) {
+        lua_createtable(L, 0, 2);
+        lua_pushstring(L, f->path);
+        lua_setfield(L, -2, "path");
+        lua_pushstring(L, f->upload_id);
+        lua_setfield(L, -2, "upload_id");
+        lua_rawseti(L, -2, i);
+    }
+    return 1;
 }
 
 /* transfer:no_more(): a growing one has all its files */
@@ -282,7 +313,7 @@ static int l_stats(lua_State *L)
 /* What all its bytes were compared with. */
 static const char *verified_by(const struct file *f)
 {
-    if (f->expected && !f->cloned)
+    if (f->expected && !f->cloned && !f->continued)
         return "parts";
     if (!f->hashes)
         return NULL;
@@ -456,9 +487,17 @@ static int l_stop(lua_State *L)
 }
 
 static const luaL_Reg transfer_methods[] = {
-    {"add", l_add},         {"start", l_start},     {"go_on", l_go_on},
-    {"no_more", l_no_more}, {"cancel", l_cancel},   {"stats", l_stats},
-    {"ended", l_ended},     {"failure", l_failure}, {"close", transfer_close},
+    {"add", l_add},
+    {"start", l_start},
+    {"go_on", l_go_on},
+    {"no_more", l_no_more},
+    {"cancel", l_cancel},
+    {"stats", l_stats},
+    {"stop", l_transfer_stop},
+    {"unfinished", l_unfinished},
+    {"ended", l_ended},
+    {"failure", l_failure},
+    {"close", transfer_close},
     {NULL, NULL},
 };
 

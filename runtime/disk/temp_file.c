@@ -166,6 +166,7 @@ int temp_file_sync(const struct temp_file *t, struct nc_err *err)
     return 0;
 }
 
+/* Before its file goes or gets its name: nobody would look for a journal alone. */
 static void remove_journal(const struct temp_file *t)
 {
     char *path = path_of_journal(t);
@@ -176,9 +177,9 @@ static void remove_journal(const struct temp_file *t)
 
 int temp_file_publish(struct temp_file *t, struct nc_err *err)
 {
+    remove_journal(t); /* first: nobody would look for it beside a file that has its name */
     if (rename(t->path, t->final))
         return nc_err_sys(err, errno, "rename %s", t->path);
-    remove_journal(t);
     free(t->path);
     t->path = NULL;
     return 0;
@@ -187,8 +188,8 @@ int temp_file_publish(struct temp_file *t, struct nc_err *err)
 void temp_file_close(struct temp_file *t, bool keep)
 {
     if (t->path && t->fd >= 0 && !keep) {
-        unlink(t->path);
         remove_journal(t);
+        unlink(t->path);
     }
     if (t->journal >= 0)
         close(t->journal);

@@ -1,5 +1,7 @@
 #include "loop/child.h"
 
+#include "base/null.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -94,6 +96,7 @@ static int open_stream(struct child *c, int stream, const struct child_stream *s
                        struct nc_err *err)
 {
     const char *path = s->path;
+    int flags = stream == 0 ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND;
     switch (s->io) {
     case CHILD_INHERIT:
     case CHILD_STDOUT:
@@ -102,12 +105,12 @@ static int open_stream(struct child *c, int stream, const struct child_stream *s
         return open_pipe(stream, &c->fd[stream], theirs, err);
     case CHILD_NULL:
         path = "/dev/null";
+        *theirs = null_open(stream != 0);
         break;
     case CHILD_FILE:
+        *theirs = open(path, flags | O_CLOEXEC, 0666);
         break;
     }
-    int flags = stream == 0 ? O_RDONLY : O_WRONLY | O_CREAT | O_APPEND;
-    *theirs = open(path, flags | O_CLOEXEC, 0666);
     return *theirs < 0 ? nc_err_sys(err, errno, "open %s", path) : 0;
 }
 

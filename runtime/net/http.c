@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_THREADS = 64 };
 
@@ -48,19 +47,6 @@ void http_cancel(struct http_pool *pool, struct http_request *r)
     wake(w);
 }
 
-/* The first of the well-known variables that names a file which is there. libcurl's own default
- * does for the rest. */
-static const char *default_ca(void)
-{
-    static const char *const names[] = {"SSL_CERT_FILE", "CURL_CA_BUNDLE"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *file = getenv(names[i]);
-        if (file && *file && access(file, R_OK) == 0)
-            return file;
-    }
-    return NULL;
-}
-
 static int start_worker(struct http_pool *pool, unsigned i, struct nc_err *err)
 {
     struct worker *w = &pool->workers[i];
@@ -97,12 +83,9 @@ int http_pool_new(struct http_pool **out, const struct http_options *options, st
 {
     unsigned n = options->threads ? options->threads : limits_cpus();
     n = n < 2 ? 2 : n > MOST_THREADS ? MOST_THREADS : n;
-    const char *ca = options->ca_file ? options->ca_file : default_ca();
     struct http_pool *pool = calloc(1, sizeof *pool + n * sizeof pool->workers[0]);
-    if (!pool || (ca && !(pool->ca_file = strdup(ca)))) {
-        free(pool);
+    if (!pool)
         return nc_err_set(err, "ENOMEM", "starting the HTTP threads: out of memory");
-    }
     curl_global_init(CURL_GLOBAL_DEFAULT);
     pool->n = n;
     for (unsigned i = 0; i < n; i++) {
@@ -143,7 +126,6 @@ void http_pool_free(struct http_pool *pool)
     }
     for (unsigned i = 0; i < pool->n && pool->workers[i].pool; i++)
         free_worker(&pool->workers[i]);
-    free(pool->ca_file);
     free(pool);
     curl_global_cleanup();
 }

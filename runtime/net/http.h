@@ -57,7 +57,7 @@ struct http_request {
     const struct http_hooks *hooks;
     const char *method;      /* a literal */
     const char *what;        /* for messages: "GET s3://bucket/key"; borrowed until done */
-    const char *ca_file;     /* PEM bundle, borrowed; NULL: the pool's */
+    const char *ca_file;     /* PEM bundle, borrowed; NULL: as net/trust.h finds one */
     struct retry_gate *gate; /* may be NULL */
     const void *body;        /* borrowed until done; sent with a Content-Length */
     size_t body_len;
@@ -117,8 +117,7 @@ struct http_request {
 };
 
 struct http_options {
-    unsigned threads;    /* 0: one for each CPU we may use, 2 to 64 */
-    const char *ca_file; /* NULL: as the environment and the system say */
+    unsigned threads; /* 0: one for each CPU we may use, 2 to 64 */
 };
 
 /* The pool's threads start at once and have all signals blocked. */

@@ -1,7 +1,9 @@
 #include "net/http_easy.h"
 
 #include "base/clock.h"
+#include "net/trust.h"
 
+#include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,14 +100,41 @@ static void set_method(CURL *easy, const struct http_request *r)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
 }
 
+/* At each new TLS connection of a request that names no bundle. */
+static CURLcode on_tls(CURL *easy, void *ssl_ctx, void *user)
+{
+    struct http_transfer *t = user;
+    (void)easy;
+    X509_STORE *store = trust_store(&t->err);
+    if (!store)
+        return CURLE_SSL_CACERT_BADFILE;
+    SSL_CTX_set1_cert_store(ssl_ctx, store);
+    return CURLE_OK;
+}
+
+/* A file by name, which libcurl reads once for each worker as long as no folder is set; it also
+ * keeps connections of different bundles apart. Otherwise on_tls brings the store. */
+static int set_trust(struct http_transfer *t, const char *ca_file)
+{
+    CURL *easy = t->easy;
+    curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    if (ca_file)
+        return curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) ? -1 : 0;
+    curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
+    curl_easy_setopt(easy, CURLOPT_SSL_CTX_FUNCTION, on_tls);
+    curl_easy_setopt(easy, CURLOPT_SSL_CTX_DATA, t);
+    return 0;
+}
+
 static bool same_file(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
 /* A transfer mostly does again what it did before, with another address: what stays is kept. */
-static int set_kind(struct http_transfer *t, const struct http_request *r, const char *ca_file)
+static int set_kind(struct http_transfer *t, const struct http_request *r)
 {
+    const char *ca_file = r->ca_file;
     if (t->method && same_file(t->ca_file, ca_file) && t->uploads == r->has_body &&
         strcmp(t->method, r->method) == 0)
         return 0;
@@ -115,7 +144,7 @@ static int set_kind(struct http_transfer *t, const struct http_request *r, const
     curl_easy_reset(t->easy);
     set_constants(t);
     set_method(t->easy, r);
-    if (ca_file && (!t->ca_file || curl_easy_setopt(t->easy, CURLOPT_CAINFO, ca_file)))
+    if (set_trust(t, ca_file) || (ca_file && !t->ca_file))
         return -1;
     t->method = r->method;
     t->uploads = r->has_body;
@@ -153,7 +182,7 @@ void http_easy_free(struct http_transfer *t)
     free(t->ca_file);
 }
 
-int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file)
+int http_easy_begin(struct http_transfer *t, struct http_request *r)
 {
     t->r = r;
     t->err = (struct nc_err){0};
@@ -173,7 +202,7 @@ int http_easy_begin(struct http_transfer *t, struct http_request *r, const char 
     r->err = (struct nc_err){0};
     if (r->url.failed || r->headers.failed || !r->url.len)
         return nc_err_set(&r->err, "Usage", "%s: the address or a header is too long", r->what);
-    int rc = set_kind(t, r, r->ca_file ? r->ca_file : ca_file);
+    int rc = set_kind(t, r);
     set_buffers(t->easy, r);
     curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, r->fresh || r->once ? 1L : 0L);
     curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)r->total_ms);

@@ -36,8 +36,8 @@ struct http_transfer {
 /* All but first_us. -1 without memory, with what free takes. */
 int http_easy_init(struct http_transfer *t, CURLSH *names);
 void http_easy_free(struct http_transfer *t);
-/* Sets it up for the next attempt of r. ca_file may be NULL. 0 or -1 with r->err. */
-int http_easy_begin(struct http_transfer *t, struct http_request *r, const char *ca_file);
+/* Sets it up for the next attempt of r. 0 or -1 with r->err. */
+int http_easy_begin(struct http_transfer *t, struct http_request *r);
 /* After libcurl is done with it: fills r's status, failed, err. */
 void http_easy_end(struct http_transfer *t, CURLcode code);
 /* Takes back from r->moved what this attempt counted: it will have to move again. */

@@ -121,7 +121,7 @@ static void start(struct worker *w, struct http_request *r)
         w->active->prev = t;
     w->active = t;
     r->transfer = t;
-    if (http_easy_begin(t, r, w->pool->ca_file) || curl_multi_add_handle(w->multi, t->easy)) {
+    if (http_easy_begin(t, r) || curl_multi_add_handle(w->multi, t->easy)) {
         if (!r->err.code[0])
             nc_err_set(&r->err, "ENOMEM", "%s: out of memory", r->what);
         r->failed = true;

@@ -37,7 +37,6 @@ struct worker {
 struct http_pool {
     unsigned n;
     atomic_uint next;
-    char *ca_file;
     struct worker workers[];
 };
 

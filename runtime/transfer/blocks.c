@@ -16,8 +16,10 @@ struct block {
 static int renew(struct transfer *t, struct part *p, struct nc_err *err)
 {
     size_t need = part_need(p->file, p->len);
+    t->renewing++; /* or parts that begin would take what this one gave, and its worker wait on */
     while (!t->stopping && !buffers_have(&t->buffers, need))
         pthread_cond_wait(&t->written, &t->lock);
+    t->renewing--;
     if (t->stopping)
         return nc_err_set(err, "Cancelled", "%s: the transfer has ended", p->file->path);
     p->data = buffers_take(&t->buffers, need);

@@ -8,6 +8,7 @@
 #include "transfer/plan.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,7 +137,9 @@ static void link_part(struct transfer *t, struct part *p)
 static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 {
     size_t need = part_need(f, len);
-    if (!buffers_have(&t->buffers, need)) /* the sink has wished for larger blocks */
+    /* The sink may have wished for larger blocks; and one that gives its block away to be written
+     * needs another, whatever the other parts do. */
+    if (!buffers_have(&t->buffers, f->aside ? 2 * need : need))
         return NULL;
     char *data = need || !f->direct ? buffers_take(&t->buffers, need) : NULL;
     struct part *p = data || f->direct ? calloc(1, sizeof *p) : NULL;
@@ -160,7 +163,7 @@ static struct part *new_part(struct transfer *t, struct file *f, size_t len)
 
 static struct part *claim(struct transfer *t)
 {
-    if (t->stopping || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
+    if (t->stopping || t->renewing || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
         return NULL;
     struct file *f = next_turn(t);
     if (!f || !skip_stored(f))
@@ -641,10 +644,7 @@ void transfer_part_stored(struct part *p, const char *etag, const struct nc_err 
     struct transfer *t = p->file->transfer;
     struct nc_err long_etag;
     char kept[sizeof p->file->etags[0]] = ""; /* the sink's own may go with its operation */
-    size_t len = strlen(etag);
-    if (len < sizeof kept) {
-        memcpy(kept, etag, len);
-    } else if (!err) {
+    if ((size_t)snprintf(kept, sizeof kept, "%s", etag) >= sizeof kept && !err) {
         nc_err_set(&long_etag, "BadAnswer", "%s: the server's ETag is too long", p->file->path);
         err = &long_etag;
     }

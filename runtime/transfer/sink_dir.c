@@ -133,6 +133,7 @@ static bool adopt(struct sink_dir *s, struct file *f, struct dir_file *d, const 
         }
     }
     d->journaled = f->found = found;
+    f->direct &= !found; /* holes of the source are not written over what lies there */
     return found;
 }
 

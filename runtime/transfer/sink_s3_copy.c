@@ -173,6 +173,8 @@ static void copied(struct s3_request *r)
     struct part *part = op->part;
     struct transfer *t = part->file->transfer;
     struct nc_err err;
+    char etag[sizeof op->etag]; /* op is released before it is taken over */
+    memcpy(etag, op->etag, sizeof etag);
     bool failed = r->http.failed;
     if (failed && is_refusal(&r->http)) {
         nc_err_set(&err, "NoDirectCopy", "%s", r->http.err.message);
@@ -185,7 +187,7 @@ static void copied(struct s3_request *r)
         atomic_fetch_add(transfer_bytes_out(t), part->len);
     }
     transfer_note(t, &r->http);
-    transfer_part_stored(part, op->etag, failed ? &err : NULL);
+    transfer_part_stored(part, etag, failed ? &err : NULL);
 }
 
 static void add_source(const struct sink_s3 *s, struct s3_request *r, const struct part *part)

@@ -69,8 +69,7 @@ static struct s3_object_state *object_state(struct file *f)
     struct s3_object_state *state = f->source_data;
     if (!state && (state = calloc(1, sizeof *state))) {
         pthread_mutex_init(&state->lock, NULL);
-        if (f->etag && strlen(f->etag) < sizeof state->etag)
-            strcpy(state->etag, f->etag);
+        snprintf(state->etag, sizeof state->etag, "%s", f->etag ? f->etag : "");
         f->source_data = state;
     }
     return state;

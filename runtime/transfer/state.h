@@ -73,6 +73,7 @@ struct transfer {
     struct block *blocks, **blocks_end; /* to be written by hands (blocks.h) */
     struct part *ready, **ready_end;    /* to be stored */
     unsigned ready_weight;
+    unsigned renewing; /* parts on their way that wait for their next block: before any other */
     struct part *live;
     unsigned fetching, storing; /* in sixteenths of a slot */
     unsigned busy;              /* operations begun and not ended */

@@ -140,16 +140,33 @@ static void free_files(struct transfer *t)
     free(t->waiting);
 }
 
+void transfer_stop(struct transfer *t)
+{
+    if (!t->started)
+        return;
+    transfer_cancel(t);
+    pthread_mutex_lock(&t->lock);
+    while (!t->at_rest)
+        pthread_cond_wait(&t->rest, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+const struct file *transfer_next_unfinished(struct transfer *t, const struct file *before)
+{
+    pthread_mutex_lock(&t->lock);
+    const struct file *f = before ? before->begun_next : t->begun;
+    while (f && !f->upload_id)
+        f = f->begun_next;
+    pthread_mutex_unlock(&t->lock);
+    return f;
+}
+
 void transfer_free(struct transfer *t)
 {
     if (!t)
         return;
     if (t->started) {
-        transfer_cancel(t);
-        pthread_mutex_lock(&t->lock);
-        while (!t->at_rest)
-            pthread_cond_wait(&t->rest, &t->lock);
-        pthread_mutex_unlock(&t->lock);
+        transfer_stop(t);
         for (unsigned i = 0; i < t->hands_count; i++)
             pthread_join(t->hands[i], NULL);
     }

@@ -251,7 +251,12 @@ void transfer_go_on(struct transfer *t);
 void transfer_no_more(struct transfer *t);
 /* Ends soon, by `ended`; what was stored stays. */
 void transfer_cancel(struct transfer *t);
-/* Cancels if need be and waits until all is at rest. NULL is allowed. */
+/* Cancels if need be, and waits until all is at rest. */
+void transfer_stop(struct transfer *t);
+/* After the end: the next file after `before` (NULL: the first) whose upload was begun and neither
+ * completed nor given up, or NULL. Borrowed. */
+const struct file *transfer_next_unfinished(struct transfer *t, const struct file *before);
+/* Stops it first. NULL is allowed. */
 void transfer_free(struct transfer *t);
 
 void transfer_stats(struct transfer *t, struct transfer_stats *out);

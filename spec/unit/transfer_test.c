@@ -253,6 +253,8 @@ struct thing { /* the round's view of one file */
     uint32_t bad_part;
     enum where where;
     bool in_write;      /* STORE_*: a block is refused */
+    bool aside;         /* hands write its blocks, */
+    bool large_blocks;  /* twice as long ones */
     bool clones;        /* the sink makes it by itself */
     unsigned earlier;   /* bits: parts that the sink finds when it is first opened */
     unsigned wrong_for; /* PART_AGAIN: times that the part is wrong */
@@ -388,12 +390,12 @@ static unsigned share(void)
 
 static bool is_direct(const struct part *p)
 {
-    return !p->data;
+    return p->direct;
 }
 
 static size_t buffered(const struct part *p)
 {
-    return is_direct(p) ? 0 : p->file->streamed ? least(p->len, BLOCK) : p->len;
+    return is_direct(p) ? 0 : p->file->streamed ? least(p->len, p->file->block) : p->len;
 }
 
 /* Once, at the first try, or always. */
@@ -612,6 +614,10 @@ static int do_open(struct file *f, struct nc_err *err)
     unlock();
     if (code)
         return fail(err, code, f);
+    if (g->aside) {
+        f->aside = true;
+        f->block = g->large_blocks ? 2 * BLOCK : BLOCK;
+    }
     if (g->clones || g->earlier)
         find_parts(f, g);
     return 0;
@@ -824,12 +830,14 @@ static int write_block(struct sink *self, struct part *p, size_t at, const char 
     struct thing *g = thing_of(p->file);
     lock();
     size_t *written = &g->written[p->index];
-    hold(BLOCKS, g->streamed && g->stage == OPENED && g->busy_fetch[p->index],
+    bool late =
+        g->aside && !w.source_local; /* the fetch may be over, and blocks come in any order */
+    hold(BLOCKS, g->streamed && g->stage == OPENED && (late || g->busy_fetch[p->index]),
          "%s part %u is written in stage %d", p->file->path, p->index, g->stage);
-    hold(BLOCKS, len && len <= BLOCK && at + len <= p->len, "%s part %u: %zu bytes at %zu",
+    hold(BLOCKS, len && len <= p->file->block && at + len <= p->len, "%s part %u: %zu bytes at %zu",
          p->file->path, p->index, len, at);
-    hold(BLOCKS, at == 0 || at >= *written, "%s part %u: at %zu again", p->file->path, p->index,
-         at);
+    hold(BLOCKS, late || at == 0 || at >= *written, "%s part %u: at %zu again", p->file->path,
+         p->index, at);
     *written = at + len;
     bool refused = p->index == g->bad_part && g->in_write && fails(g, STORE_ONCE, STORE_ALWAYS);
     unlock();
@@ -893,7 +901,8 @@ static enum op store(struct sink *self, struct part *p, struct nc_err *err)
     (void)self;
     const struct thing *g = thing_of(p->file);
     begin_store(p, share());
-    hold(BYTES, p->data, "%s part %u is stored without its bytes", p->file->path, p->index);
+    hold(BYTES, p->data || p->file->streamed, "%s part %u is stored without its bytes",
+         p->file->path, p->index);
     hold(DIGESTS, !w.sink_digests == !p->sha256[0], "%s part %u: its digest for the sink",
          p->file->path, p->index);
     if (g->streamed && w.sink_local && g->known == BY_PARTS)
@@ -1100,6 +1109,8 @@ static void choose_plan(struct thing *g, bool job_ends)
         can_be_wrong = false;
     if ((g->plan == WRONG_ONCE || g->plan == WRONG_ALWAYS) && !can_be_wrong)
         g->plan = WELL;
+    if (g->plan == WRONG_ONCE && g->known == BY_PARTS) /* three times alone: that was it */
+        g->plan = WRONG_ALWAYS;
     if (g->plan == PART_AGAIN && (g->known != BY_PARTS || !can_be_wrong))
         g->plan = WELL;
 }
@@ -1127,6 +1138,8 @@ static void add_thing(struct transfer *t, unsigned kind, bool job_ends)
     g->parts = plan_parts(k->size, PART_SIZE);
     g->streamed = w.streamed && k->size > MIB;
     choose_plan(g, job_ends);
+    g->aside = g->streamed && w.sink_local && choose(2);
+    g->large_blocks = g->aside && choose(2);
     g->data = calloc(1, k->size + 1);
     snprintf(path, sizeof path, "f%u", w.count);
     bool sha256 = g->known == BY_SHA256 || (g->known == BY_PARTS && choose(2));

@@ -62,6 +62,7 @@ local function move(o, files, report)
     end
     local result = transfer.run {
         label = o.label, source = o.from:source(), sink = o.to:sink(),
+        abandon = o.to.abort_upload and function(...) o.to:abort_upload(...) end,
         files = type(files) == "function" and next_entries or entries_of(files),
         parallel = o.parallel, part_size = o.part_size, memory = o.memory, limit_rate = o.limit_rate,
         on_files = function(list)
