@@ -64,7 +64,7 @@ describe("ncrun check kube=yes", function()
     it("names a claim that is not there, one that is pending, and one for a single node", function()
         local found, code = check { [CLAIM] = false }
         assert.equal(3, code)
-        assert_failed(found.claim, "NotFound", "shared-volume.lua")
+        assert_failed(found.claim, "NotFound", "shared-pvc.yaml")
         found, code = check { [CLAIM] = recorded(CLAIM, function(claim) claim.status = { phase = "Pending" } end) }
         assert.equal(1, code)
         assert_failed(found.claim, "is Pending", "storageClassName")
@@ -90,7 +90,7 @@ describe("ncrun check kube=yes", function()
                 reason = "Unschedulable", message = "0/412 nodes are available: 412 Insufficient cpu." } } }
         end) }
         assert_failed(found.pod, "412 Insufficient cpu", "lower its requests")
-        assert_failed(check { [POD] = false }.pod, "NotFound", "s3-shell.lua")
+        assert_failed(check { [POD] = false }.pod, "NotFound", "s3-shell-pod.yaml")
     end)
 
     it("names a pod that is still installing", function()

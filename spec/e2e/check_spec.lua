@@ -183,6 +183,7 @@ describe("ncrun check on the local server", function()
         assert.equal("ok", found.put.status)
         assert_failed(found.get, "s3:GetObject")
         assert_failed(found.delete, "s3:DeleteObject", ".ncrun-check-")
+        assert.equal("skipped", found.throughput.status)
     end)
 
     it("names a server that ignores conditions", function()

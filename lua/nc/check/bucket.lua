@@ -17,6 +17,7 @@ local SKEW_MAX_S <const> = 900  -- servers refuse what is signed with a clock th
 local SKEW_NOTE_S <const> = 60
 local PART <const> = 5 << 20    -- the smallest that a multipart upload takes before its last
 local STREAMS <const> = 8
+local ATTEMPTS <const> = 3      -- who looks on wants an answer soon
 local PARTS_MAX <const> = 10000
 
 -- ---- what to do about an error ----
@@ -163,7 +164,7 @@ end
 local function bucket_names(c)
     local ok, found = pcall(s3.buckets, c.reach)
     if not ok then
-        if errors.is(found, "Cancelled") then error(found, 0) end
+        if not errors.is(found) or found.code == "Cancelled" then error(found, 0) end
         return ""
     end
     local names = {}
@@ -190,7 +191,7 @@ end
 local function check_region(report, c)
     local region = c.config.region
     local ok, res = pcall(c.bucket.ask, c.bucket, "HEAD", "")
-    if not ok and errors.is(res, "Cancelled") then error(res, 0) end
+    if not ok and (not errors.is(res) or res.code == "Cancelled") then error(res, 0) end
     local actual = ok and res.headers["x-amz-bucket-region"] or region
     if actual == region then return report:ok("region", region, { region = region }) end
     report:add {
@@ -205,6 +206,7 @@ local READ_ONLY <const> = "the keys may read and not write: serving and reading 
 
 local INSIDE <const> = { "bucket", "region", "put", "get", "delete", "multipart", "conditional put", "throughput" }
 
+-- Whether an object could be put, and deleted again.
 local function check_object(report, c)
     local object <close> = probe(c)
     local body = random(1024)
@@ -213,16 +215,13 @@ local function check_object(report, c)
         c.bucket:put(object.key, body)
         return ("1 KiB in %d ms"):format(elapsed_ms(started)), { ms = elapsed_ms(started) }
     end, with(hints(c), { AccessDenied = READ_ONLY }))
-    if not ok then
-        object.is_gone = true
-        return false
-    end
+    if not ok then return false end
     report:try("get", function()
         local started = sys.now()
         if c.bucket:get(object.key) ~= body then differs("GET " .. c.bucket:url(object.key)) end
         return ("the same bytes in %d ms"):format(elapsed_ms(started)), { ms = elapsed_ms(started) }
     end, with(hints(c), { AccessDenied = "the keys may write and not read: ask for s3:GetObject" }))
-    report:try("delete", function()
+    return true, report:try("delete", function()
         c.bucket:delete(object.key)
         object.is_gone = true
         return "the probe is gone again"
@@ -230,7 +229,6 @@ local function check_object(report, c)
         AccessDenied = ("the keys may not delete: pruning old checkpoints won't work, and %s has to be deleted by"
             .. " somebody else; ask for s3:DeleteObject"):format(object.key),
     }))
-    return true
 end
 
 -- An upload that is aborted at the end of its scope, unless it was completed.
@@ -351,7 +349,9 @@ local function check_inside(report, c)
         return report:skip({ table.unpack(INSIDE, 2) }, "the bucket can't be reached")
     end
     check_region(report, c)
-    if not check_object(report, c) then return report:skip({ table.unpack(INSIDE, 4) }, "nothing can be put") end
+    local put, deleted = check_object(report, c)
+    if not put then return report:skip({ table.unpack(INSIDE, 4) }, "nothing can be put") end
+    if not deleted then return report:skip({ table.unpack(INSIDE, 6) }, "the probes would stay behind") end
     check_multipart(report, c)
     check_conditions(report, c)
     check_throughput(report, c)
@@ -363,19 +363,18 @@ end
 ---  seconds: number }  seconds: how long each direction's throughput is measured; 0: not at all
 function bucket.check(report, o)
     local reach = { endpoint = o.endpoint, profile = o.profile, region = o.region }
-    local prefix = o.prefix or ""
-    if prefix ~= "" and prefix:sub(-1) ~= "/" then prefix = prefix .. "/" end
-    local c = { name = o.bucket, prefix = prefix, reach = reach, seconds = o.seconds }
-
-    local set, config = pcall(aws.configure, reach)
-    if not set then
+    local read, config = pcall(aws.configure, reach)
+    if not read then
         if not errors.is(config) then error(config, 0) end
         report:fail("credentials", config)
         report:skip({ "endpoint", "TLS", "clock" }, "the settings can't be read")
         return report:skip(INSIDE, "the settings can't be read")
     end
-    c.config = config
-    c.url = config.endpoint or ("https://s3.%s.amazonaws.com"):format(config.region)
+    local c = {
+        name = o.bucket, prefix = (o.prefix or ""):gsub("([^/])$", "%1/"), seconds = o.seconds,
+        config = config, url = config.endpoint or ("https://s3.%s.amazonaws.com"):format(config.region),
+        reach = with({ attempts = ATTEMPTS }, reach),
+    }
     if not o.bucket and not config.endpoint then
         return report:absent("bucket", "neither NC_BUCKET nor AWS_ENDPOINT_URL is set, and no bucket=")
     end

@@ -98,8 +98,7 @@ local function check_claim(report, o)
         return ("%s is bound, %s, ReadWriteMany (%s)"):format(o.claim, tostring(field(status, "capacity").storage),
             tostring(spec.storageClassName))
     end, with {
-        NotFound = ("make it: ncrun render recipes/shared-volume.lua, or kubectl apply the manifest that declares %s")
-            :format(o.claim),
+        NotFound = "make it: kubectl apply -f shared-pvc.yaml (ncrun render writes it), or name another with claim=",
         NotBound = ("its volume is being made, or nothing can make it: check storageClassName (rook-cephfs at NRP):"
             .. " kubectl describe pvc %s"):format(o.claim),
         NotShared = "a claim's access mode can't be changed: delete it and make it anew with accessModes:"
@@ -133,8 +132,8 @@ local function check_pod(report, o)
         end
         return o.pod .. " is running"
     end, with {
-        NotFound = ("start it: ncrun render recipes/s3-shell.lua, or kubectl apply the manifest that declares %s")
-            :format(o.pod),
+        NotFound = "start it: kubectl apply -f s3-shell-pod.yaml with your name in it (ncrun render writes it), or name"
+            .. " another with pod=",
         NotRunning = function() return (WAITING[reason] or "see why: kubectl describe pod %s"):format(o.pod) end,
     })
 end
