@@ -18,7 +18,7 @@ SANITIZE ?=
 comma    := ,
 BUILD    := build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
 
-PACKAGES := lua5.4 libcurl libssl libcrypto libxml-2.0 jansson yaml-0.1 libxxhash
+PACKAGES := lua5.4 libcurl libssl libcrypto libxml-2.0 jansson yaml-0.1 libxxhash libarchive
 pkg       = $(shell pkg-config --$(1) $(2) 2>/dev/null)
 
 CC       ?= gcc

@@ -42,4 +42,8 @@ return {
       about = "claims a CephFS volume and shows it to two pods at once" },
     { "s3-shell-pod", "s3-shell", {}, name = "tutorial-username-pod", group = "nrp",
       about = "is a pod with S3 clients and keys, to exec into" },
+    { "run-job", "run-job", { input = "dataset.tar.gz", user = "username" }, name = "run-job-username", group = "nrp",
+      about = "stages a data set in, runs a command, publishes its checkpoints and results" },
+    { "interlink-job", "interlink-job", {}, name = "interlink-job", group = "nrp",
+      about = "runs an application on a Slurm node behind InterLink, its data in Ceph S3" },
 }

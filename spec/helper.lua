@@ -26,7 +26,7 @@ setsid sh -c '
         [ -e "$file" ] && [ ! -e "${file%.pid}.code" ] && kill -KILL "-$(cat "$file")"
     done
     for rig in "$1"/*/.rig; do
-        [ -e "$rig" ] && spec/rigs/ceph-down "${rig%/.rig}"
+        [ -e "$rig" ] && "spec/rigs/$(cat "$rig")-down" "${rig%/.rig}"
     done
     grep -o "$1/[^ ]*" /proc/self/mountinfo | sort -ru | xargs -r umount -l
     rm -rf "$1"
@@ -311,7 +311,7 @@ end
 
 ---A bucket of its own on a real Ceph gateway, which is started once for the run (by spec/run, which
 ---says where in NC_SPEC_RGW, or here). env also has NC_TLS_ENDPOINT_URL and NC_TLS_CA for https.
----@return table server { name=, env= }, closable
+---@return table server { name=, env=, dir= of the rig }, closable
 function helper.rgw()
     local name = "spec-" .. fresh():match("%.(.*)"):lower():gsub("/", "-")
     local dir = os.getenv "NC_SPEC_RGW" or root .. "/rgw"
@@ -325,12 +325,77 @@ function helper.rgw()
         "--user", env.AWS_ACCESS_KEY_ID .. ":" .. env.AWS_SECRET_ACCESS_KEY,
         env.AWS_ENDPOINT_URL .. "/" .. name }
     if code ~= 0 then error("bucket " .. name .. ": " .. err, 0) end
-    return setmetatable({ name = "rgw", env = env }, { __close = function() end })
+    return setmetatable({ name = "rgw", env = env, dir = dir }, { __close = function() end })
 end
 
 ---Both servers, for suites that must hold on each.
 function helper.servers()
     return { helper.server(), helper.rgw() }
+end
+
+local UNENDED <const> = { PENDING = true, RUNNING = true, COMPLETING = true, SUSPENDED = true, REQUEUED = true }
+
+local cluster = {}
+cluster.__index = cluster
+
+---A real Slurm of one node of its own; opts are those of spec/rigs/slurm-up. env has SLURM_CONF.
+---@return table cluster { env=, run(argv), submit(script, opts), job(id), ended(id, seconds) }, closable
+function helper.slurm(opts)
+    local dir = helper.tmp()
+    local code, out, err = helper.run({ "spec/rigs/slurm-up", dir, table.unpack(name_values(opts or {})) },
+        { timeout = 90 })
+    if code ~= 0 then error(err, 0) end
+    return setmetatable({ dir = dir, env = exports(out) }, cluster)
+end
+
+---Runs one of Slurm's commands, which has to succeed.
+---@return string stdout
+function cluster:run(argv)
+    local code, out, err = helper.run(argv, { env = self.env })
+    if code ~= 0 then error(("%s: %s%s"):format(table.concat(argv, " "), out, err), 2) end
+    return out
+end
+
+---Gives a batch script to sbatch. What the job says is in the file that job(id).StdOut names.
+---@param script string
+---@param opts table|nil { env=, args={"--time=1", ...}, cwd= }
+---@return string id
+function cluster:submit(script, opts)
+    opts = opts or {}
+    local path = fresh() .. ".sbatch"
+    helper.write(path, script)
+    local argv = { "sbatch", "--parsable", "--output=" .. path .. ".%a.out", table.unpack(opts.args or {}) }
+    argv[#argv + 1] = path
+    local code, out, err = helper.run(argv, { env = helper.env(opts.env or {}, self.env), cwd = opts.cwd })
+    if code ~= 0 then error("sbatch: " .. err, 2) end
+    return out:match "%d+"
+end
+
+---What Slurm knows of a job, or of one of an array ("7_3"): JobState, ExitCode ("code:signal"), StdOut
+---and the rest of `scontrol show job`.
+---@return table<string, string>
+function cluster:job(id)
+    local fields = {}
+    for name, value in self:run({ "scontrol", "show", "job", id }):gmatch "([%w:/_]+)=(%S*)" do
+        fields[name] = fields[name] or value
+    end
+    return fields
+end
+
+---Waits for a job's end; all of an array when given its bare id.
+---@return table<string, string> job
+function cluster:ended(id, seconds)
+    helper.eventually(seconds or 60, "the end of job " .. id, function()
+        for state in self:run({ "scontrol", "show", "job", id }):gmatch "JobState=(%S+)" do
+            if UNENDED[state] then return false end
+        end
+        return true
+    end)
+    return self:job(id)
+end
+
+function cluster:__close()
+    helper.run({ "spec/rigs/slurm-down", self.dir }, { timeout = 60 })
 end
 
 ---A server for answers that no real one gives: each of these bytes to one connection, the last to all

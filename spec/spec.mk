@@ -33,7 +33,7 @@ fuzz-run: fuzz
 	spec/run fuzz
 
 C_FILES     := $(sort $(wildcard runtime/*.[ch] runtime/*/*.[ch] static/*.c spec/*/*.[ch]))
-SHELL_FILES := .ci/run spec/deps spec/run spec/demo.sh spec/fixtures/make-acoustic \
+SHELL_FILES := .ci/run spec/deps spec/run spec/demo.sh spec/fixtures/make-acoustic spec/fixtures/kubectl \
                $(wildcard spec/rigs/* runtime/*.sh) spec/static/inside \
                $(filter-out %.c %.mk,$(wildcard static/*))
 LUA_FILES   := $(wildcard lua recipes manifests spec) spec/fixtures/make-checkpoint

@@ -3,6 +3,8 @@
  * libc. Defined here, libc's own stay out of the link. OpenSSL, c-ares and Lua refer to them and go
  * on without. */
 #include <dlfcn.h>
+#include <errno.h>
+#include <iconv.h>
 #include <netdb.h>
 #include <stddef.h>
 
@@ -100,5 +102,28 @@ char *dlerror(void)
 int dladdr(const void *address, Dl_info *info)
 {
     (void)address, (void)info;
+    return 0;
+}
+
+/* ---- characters: libarchive leaves names as they are ---- */
+
+iconv_t iconv_open(const char *to, const char *from)
+{
+    (void)to, (void)from;
+    errno = EINVAL;
+    return (iconv_t)-1;
+}
+
+size_t iconv(iconv_t cd, char **restrict in, size_t *restrict in_left, char **restrict out,
+             size_t *restrict out_left)
+{
+    (void)cd, (void)in, (void)in_left, (void)out, (void)out_left;
+    errno = EBADF;
+    return (size_t)-1;
+}
+
+int iconv_close(iconv_t cd)
+{
+    (void)cd;
     return 0;
 }

@@ -9,8 +9,9 @@
 # brings 30 MB of ICU. glibc it is, not musl, whose malloc is slow where many threads use it.
 
 STATIC      := build/static
-STATIC_LIBS := -lcurl -lxml2 -lcares -lssl -lcrypto -llua5.4 -ljansson -lyaml -lm -pthread
-STATIC_PKGS := ca-certificates libc6-dev libc-ares-dev libssl-dev liblua5.4-dev libjansson-dev libyaml-dev libxxhash-dev
+STATIC_LIBS := -lcurl -lxml2 -lcares -lssl -lcrypto -llua5.4 -ljansson -lyaml -larchive -lzstd -lz -lm -pthread
+STATIC_PKGS := ca-certificates libarchive-dev libc6-dev libc-ares-dev libssl-dev liblua5.4-dev libjansson-dev libyaml-dev \
+               libxxhash-dev libzstd-dev zlib1g-dev
 
 STATIC_OPT     := -O2 $(HARDEN) -fstack-clash-protection -ffunction-sections -fdata-sections
 STATIC_CFLAGS   = -std=c11 -D_GNU_SOURCE $(STATIC_OPT) $(WARN) -Iruntime \

@@ -16,7 +16,7 @@ local recipe = require "nc.recipe"
 
 local command = {}
 
-local NAMES <const> = { "cat", "cp", "ls", "rm", "sync" }
+local NAMES <const> = { "cat", "check", "cp", "ls", "rm", "sync" }
 
 ---@class nc.Command
 local Command = {}

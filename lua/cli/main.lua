@@ -6,7 +6,7 @@ local task   = require "nc.task"
 
 -- Each is a module cli.<name> that returns { run = function(args) -> exit code }.
 local COMMANDS <const> = {
-    cat = "cli.cat", cp = "cli.cp", ls = "cli.ls", rm = "cli.rm", sync = "cli.sync",
+    cat = "cli.cat", check = "cli.check", cp = "cli.cp", ls = "cli.ls", rm = "cli.rm", sync = "cli.sync",
     help = "cli.help", ["-h"] = "cli.help", ["--help"] = "cli.help",
     list = "cli.list",
     render = "cli.render",

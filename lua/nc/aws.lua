@@ -126,14 +126,12 @@ end
 ---@field checksum "when_required"|"when_supported"
 ---@field addressing "path"|"virtual"|nil
 
---- Everything that the environment and the files say. Waits in the current task where the keys come
---- from a process or over the network.
----@param options table?  endpoint=, region=, profile= before everything else; env= a function like
---- os.getenv; via= { read=, request=, capture=, now= } in place of files, HTTP, processes and the clock
+--- Everything that the environment and the files say but for the keys: aws.credentials finds those.
+---@param options table?  as of aws.resolve
 ---@return nc.aws.Config
-function aws.resolve(options)
+function aws.configure(options)
     options = errors.check_options(options, OPTIONS)
-    local s, via = open(options)
+    local s = open(options)
     local endpoint = settings.clean("endpoint", options.endpoint)
     local cfg = {
         endpoint = endpoint and check_endpoint("endpoint", endpoint) or configured_endpoint(s, "s3"),
@@ -143,17 +141,27 @@ function aws.resolve(options)
         checksum = checksum_of(s),
         addressing = addressing_of(s),
     }
-    for name, value in pairs(find_keys(s, via)) do cfg[name] = value end
     asked[cfg] = options
     return cfg
 end
 
---- The keys alone, read again from where they come from.
+--- Everything that the environment and the files say. Waits in the current task where the keys come
+--- from a process or over the network.
+---@param options table?  endpoint=, region=, profile= before everything else; env= a function like
+--- os.getenv; via= { read=, request=, capture=, now= } in place of files, HTTP, processes and the clock
+---@return nc.aws.Config
+function aws.resolve(options)
+    local cfg = aws.configure(errors.check_options(options, OPTIONS))
+    for name, value in pairs(aws.credentials(cfg)) do cfg[name] = value end
+    return cfg
+end
+
+--- The keys alone, read, or read again, from where they come from.
 ---@param cfg nc.aws.Config
 ---@return { access_key: string, secret_key: string, session_token: string?, expires: integer?, refresh: boolean,
 ---  source: string }
 function aws.credentials(cfg)
-    if not asked[cfg] then error("aws.credentials needs what aws.resolve returned", 2) end
+    if not asked[cfg] then error("aws.credentials needs what aws.configure or aws.resolve returned", 2) end
     local s, via = open(asked[cfg])
     return find_keys(s, via)
 end

@@ -32,7 +32,7 @@ local EXIT <const> = {
     },
     [4] = {
         "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
-        "RequestTimeTooSkewed", "NoCredentials", "GatedRepo", "Unauthorized", "EACCES", "EPERM",
+        "RequestTimeTooSkewed", "NoCredentials", "GatedRepo", "NotOurs", "Unauthorized", "EACCES", "EPERM",
     },
     [5] = { "ENOSPC", "EDQUOT", "EFBIG", "QuotaExceeded", "InsufficientStorage" },
     [6] = { "SomeFailed" },

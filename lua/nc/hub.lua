@@ -43,27 +43,36 @@ local function read_file(path)
     return file and file:read "a"
 end
 
--- HF_TOKEN, HUGGING_FACE_HUB_TOKEN, then the file that a login left.
+-- HF_TOKEN, HUGGING_FACE_HUB_TOKEN, then the file that a login left; and which of them it was.
 local function find_token(getenv)
     for _, name in ipairs { "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN" } do
         local token = trimmed(getenv(name), name)
-        if token then return token end
+        if token then return token, name end
     end
     local home = getenv "HF_HOME" or (getenv "HOME" and getenv "HOME" .. "/.cache/huggingface")
     local path = getenv "HF_TOKEN_PATH" or (home and home .. "/token")
-    return path and trimmed(read_file(path), path)
+    local token = path and trimmed(read_file(path), path)
+    return token, token and path
 end
 
+--- Where the hub is and what it is shown.
 ---@param options { endpoint: string?, token: string?, getenv: (fun(name: string): string?)? }?
----@return nc.Hub
-function hub.open(options)
+---@return { endpoint: string, token: string?, source: string? }  source: where the token was found
+function hub.settings(options)
     local o = errors.check_options(options, { "endpoint", "getenv", "token" })
     local getenv = o.getenv or os.getenv
-    local token = trimmed(o.token, "token") or find_token(getenv)
+    local token, source = trimmed(o.token, "token"), "token="
+    if not token then token, source = find_token(getenv) end
     local endpoint = trimmed(o.endpoint, "endpoint") or trimmed(getenv "HF_ENDPOINT", "HF_ENDPOINT") or DEFAULT
     log.secret(token)
-    endpoint = endpoint:gsub("/+$", "")
-    return setmetatable({ client = core.open(endpoint, token), endpoint = endpoint }, Hub)
+    return { endpoint = endpoint:gsub("/+$", ""), token = token, source = source }
+end
+
+---@param options table?  as of hub.settings
+---@return nc.Hub
+function hub.open(options)
+    local s = hub.settings(errors.check_options(options, { "endpoint", "getenv", "token" }))
+    return setmetatable({ client = core.open(s.endpoint, s.token), endpoint = s.endpoint }, Hub)
 end
 
 function Hub:ask(path, what)

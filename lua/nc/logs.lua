@@ -243,6 +243,11 @@ function Log:hurry(deadline)
     if self.worker then poke(self) end
 end
 
+--- A batch system has warned of the end: uploads at once.
+function Log:nudge()
+    if self.worker then poke(self) end
+end
+
 --- A line of ours in the log, where the command has none to say.
 function Log:say(line)
     for _, sink in ipairs(self:sinks()) do

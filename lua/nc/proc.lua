@@ -225,8 +225,15 @@ local function plain_output()
         sinks = function() return { runs.sink(1) } end,
         share = function() return 0 end,
         hurry = function() end,
+        nudge = function() end,
         say = function() end,
     }
+end
+
+--- From now on USR1 and USR2, which a batch system may send at any time, don't end us. Those that come
+--- before the command are dropped.
+function proc.hold_signals()
+    runs.hold_signals()
 end
 
 --- Runs the command this process is there for: TERM, INT, HUP, QUIT, USR1 and USR2 go to its process
@@ -252,12 +259,18 @@ function proc.supervise(argv, options)
         output:say(tostring(command))
         error(command, 0)
     end
-    local told, over = command:tokens()
+    local told, over, warned = command:tokens()
     return setmetatable({
         core = command,
         teller = task.spawn(function()
             task.wait(told)
             output:hurry(sys.now() + grace)
+        end),
+        warner = task.spawn(function()
+            while true do
+                task.wait(warned)
+                output:nudge()
+            end
         end),
         -- A task of its own: whoever waits for it may be cancelled, and wait again to close it.
         ended = task.spawn(task.wait, over),
@@ -275,6 +288,7 @@ end
 function Supervised:__close()
     local _ <close> = self.core
     local _ <close> = self.teller
+    local _ <close> = self.warner
     if not self.ended.results then
         self.core:stop()
         self.ended:wait()

@@ -36,6 +36,27 @@ function volume.type_at(mountinfo, path)
     return found
 end
 
+--- The file system that a path lies on, or nil. Pure; links in the path are not followed.
+---@param mountinfo string
+---@param path string  absolute
+---@return { point: string, type: string, device: string, read_only: boolean }?  device: "259:2", the major
+---  and minor number of its disk; major 0 where there is none
+function volume.mount_of(mountinfo, path)
+    local found
+    for line in mountinfo:gmatch "[^\n]+" do
+        local device, point, options, kind = line:match "^%S+ %S+ (%S+) %S+ (%S+) (%S+).- %- (%S+)"
+        point = point and unescape(point)
+        local covers = point and (point == "/" or path == point or path:sub(1, #point + 1) == point .. "/")
+        if covers and (not found or #point >= #found.point) then
+            found = {
+                point = point, type = kind, device = device,
+                read_only = (options .. ","):find("ro,", 1, true) == 1,
+            }
+        end
+    end
+    return found
+end
+
 --- What a file system of this type is as a shared volume: "posix", "nfs", or nil for one of a machine's
 --- own. Pure.
 ---@param type string?  "fuse.ceph-fuse"

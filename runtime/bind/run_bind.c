@@ -124,7 +124,7 @@ static const luaL_Reg sink_metamethods[] = {
 
 struct supervision {
     struct supervisor *s; /* NULL: closed */
-    uint64_t told_token, over_token;
+    uint64_t told_token, warned_token, over_token;
 };
 
 static struct supervision *check_supervision(lua_State *L)
@@ -166,11 +166,13 @@ static int l_supervise(lua_State *L)
     opt.sinks = sinks;
 
     struct supervision *v = lua_newuserdatauv(L, sizeof *v, 1);
-    *v = (struct supervision){NULL, loop_token(loop_main()), loop_token(loop_main())};
+    *v = (struct supervision){NULL, loop_token(loop_main()), loop_token(loop_main()),
+                              loop_token(loop_main())};
     luaL_setmetatable(L, SUPERVISOR);
     lua_pushvalue(L, 4); /* it keeps the sinks alive */
     lua_setiuservalue(L, -2, 1);
     opt.told_token = v->told_token;
+    opt.warned_token = v->warned_token;
     opt.over_token = v->over_token;
     struct nc_err err;
     if (supervisor_start(&v->s, &opt, &err))
@@ -178,14 +180,23 @@ static int l_supervise(lua_State *L)
     return 1;
 }
 
-/* supervisor:tokens() -> told, over: when it was first asked to stop (with the signal's number as
- * the value), and when all is over */
+/* run.hold_signals(): USR1 and USR2 no longer end us; until the command starts they are dropped */
+static int l_hold_signals(lua_State *L)
+{
+    (void)L;
+    supervisor_hold_signals();
+    return 0;
+}
+
+/* supervisor:tokens() -> told, over, warned: when it was first asked to stop (with the signal's
+ * number as the value), when all is over, and each time that a USR1 came */
 static int supervisor_l_tokens(lua_State *L)
 {
     struct supervision *v = check_supervision(L);
     lua_pushinteger(L, (lua_Integer)v->told_token);
     lua_pushinteger(L, (lua_Integer)v->over_token);
-    return 2;
+    lua_pushinteger(L, (lua_Integer)v->warned_token);
+    return 3;
 }
 
 /* supervisor:stop(): as a TERM from outside */
@@ -226,6 +237,7 @@ static const luaL_Reg supervisor_metamethods[] = {
 };
 
 static const luaL_Reg functions[] = {
+    {"hold_signals", l_hold_signals},
     {"sink", l_sink},
     {"supervise", l_supervise},
     {NULL, NULL},

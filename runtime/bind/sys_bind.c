@@ -211,12 +211,17 @@ static int l_mkdir(lua_State *L)
     return 0;
 }
 
-/* sys.mkdtemp() -> a new folder of our own under TMPDIR or /tmp */
+/* sys.mkdtemp(prefix | nil) -> a new folder of our own, <prefix>.<6 letters>; the prefix is "ncrun"
+ * under TMPDIR or /tmp where none is given */
 static int l_mkdtemp(lua_State *L)
 {
     const char *tmp = getenv("TMPDIR");
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/ncrun.XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    int len = lua_isnoneornil(L, 1)
+                  ? snprintf(path, sizeof path, "%s/ncrun.XXXXXX", tmp && *tmp ? tmp : "/tmp")
+                  : snprintf(path, sizeof path, "%s.XXXXXX", luaL_checkstring(L, 1));
+    if ((size_t)len >= sizeof path)
+        return raise_errno(L, ENAMETOOLONG, "mkdtemp", path);
     if (!mkdtemp(path))
         return raise_errno(L, errno, "mkdtemp", path);
     lua_pushstring(L, path);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -79,6 +80,8 @@ static void take_signals(struct supervisor *s)
     struct signalfd_siginfo info;
     while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         int signal = (int)info.ssi_signo;
+        if (signal == SIGUSR1)
+            loop_post(loop_main(), s->opt.warned_token, signal);
         if (signal == SIGTERM || signal == SIGINT)
             ask_to_stop(s, signal);
         else if (signal != SIGCHLD)
@@ -159,6 +162,28 @@ static void *run(void *arg)
 
 /* ---- the main thread ---- */
 
+static sigset_t warnings(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
+    return set;
+}
+
+void supervisor_hold_signals(void)
+{
+    sigset_t held = warnings();
+    pthread_sigmask(SIG_BLOCK, &held, NULL); /* other threads block all */
+}
+
+static void drop_held_signals(void)
+{
+    sigset_t held = warnings();
+    while (sigtimedwait(&held, NULL, &(struct timespec){0}) > 0)
+        continue;
+}
+
 /* Before the command starts, so that none is lost: from now on they wait for this thread. */
 static int take_over_signals(struct supervisor *s)
 {
@@ -167,6 +192,7 @@ static int take_over_signals(struct supervisor *s)
     for (size_t i = 0; i < sizeof also / sizeof *also; i++)
         sigaddset(&s->watched, also[i]);
     pthread_sigmask(SIG_BLOCK, &s->watched, NULL);
+    drop_held_signals();
     s->signals = signalfd(-1, &s->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return s->signals < 0 || s->wake < 0 ? -1 : 0;

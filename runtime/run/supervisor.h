@@ -33,14 +33,19 @@ struct supervisor_options {
     uint64_t grace_ms;            /* from the first TERM to SIGKILL */
     struct sink *const *sinks;    /* where its stdout and stderr go; borrowed until the end */
     size_t sink_count;
-    uint64_t told_token; /* posted to the main loop with the first signal that asks to stop */
-    uint64_t over_token; /* posted when it is over, and its output in the sinks or given up */
+    uint64_t told_token;   /* posted to the main loop with the first signal that asks to stop */
+    uint64_t warned_token; /* ... with each USR1: a batch system says that the end is near */
+    uint64_t over_token;   /* posted when it is over, and its output in the sinks or given up */
 };
 
 struct supervisor_result {
     int code;   /* the command's exit code */
     int signal; /* the signal that ended it, else 0 */
 };
+
+/* Main thread: from now on USR1 and USR2 don't end us. What of them comes before the command starts
+ * is dropped: it could not be ready for them yet. */
+void supervisor_hold_signals(void);
 
 /* Main thread, once at a time. A command that can't be started is an error of child_spawn. */
 int supervisor_start(struct supervisor **out, const struct supervisor_options *opt,

@@ -1,6 +1,7 @@
 -- The catalog, run: each rendered manifest is taken apart and its pods run as a node runs them, with the
 -- local server as hub and bucket, and ncrun fetched from where the manifests are.
 local helper = require "spec.helper"
+local jobs = require "spec.jobs"
 local json = require "dkjson"
 local pods = require "spec.pods"
 local staging = require "spec.staging"
@@ -272,6 +273,29 @@ describe("a rendered pod", function()
         end)
         assert.matches("s3://" .. env.NC_BUCKET .. " can be read", pod:stderr(), 1, true)
         assert.matches("Done with installs", pod:stderr())
+    end)
+
+    it("of run-job stages the data set in, runs the command and publishes below the user's name", function()
+        local data = helper.tmp()
+        helper.write(data .. "/set/labels.csv", "a,b\n")
+        helper.sh(("cd %s && tar -czf dataset.tar.gz -C set ."):format(data))
+        jobs.put(env, data .. "/dataset.tar.gz", "dataset.tar.gz")
+        local text = manifest("run-job"):gsub("username", "alice")
+        local secret = helper.env(env, { S3_BUCKET = env.NC_BUCKET, NC_BUCKET = false })
+        local code, out, err = pods.run(text, { name = "run-job-alice-x1", secrets = { ["nrp-tutorial-s3"] = secret } })
+        assert.equal(0, code, err)
+        assert.matches("labels.csv\n$", out)
+        assert.equal("labels.csv\n", staging.object(server.env, "alice/run-job-alice/result.txt"))
+        assert.equal(out, staging.object(server.env, "logs/run-job-alice/run-job-alice-x1.log"))
+    end)
+
+    it("of interlink-job refuses an endpoint that the node can't reach", function()
+        local secret = { ["access-key"] = "k", ["secret-key"] = "s", endpoint = "http://rook-ceph-rgw-x.rook" }
+        local code, out, err = pods.run(manifest "interlink-job", { name = "interlink-job-x1",
+            secrets = { ["interlink-s3"] = secret } })
+        assert.equal(2, code, err)
+        assert.equal("", out)
+        assert.matches("resolves only inside the cluster", err)
     end)
 
     it("may be rendered to take ncrun from an image", function()

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # What the rigs share. A rig is a few real daemons whose whole state lives in one folder:
 #
-#   DIR/.rig     made first; it says that everything in DIR is the rig's and may be cleared
+#   DIR/.rig     made first; it says that everything in DIR is the rig's and may be cleared, and names
+#                the rig: spec/rigs/NAME-down stops it
 #   DIR/.lock    held (flock) while a script works on DIR, so that two never do
 #   DIR/pids     "name pid started" of each daemon, in starting order
 #   DIR/mounts   the mount points of its file systems
@@ -86,11 +87,11 @@ rig_clear() {
 }
 
 # Marks an empty folder as a rig's, sets the clock, and sees that a failure leaves nothing running.
-rig_begin() { # SECONDS
-    : >"$RIG/.rig"
+rig_begin() { # NAME SECONDS
+    echo "$1" >"$RIG/.rig"
     : >"$RIG/pids"
     mkdir "$RIG/log" "$RIG/run"
-    RIG_DEADLINE=$((SECONDS + $1))
+    RIG_DEADLINE=$((SECONDS + $2))
     trap rig_failed EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM

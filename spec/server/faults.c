@@ -53,6 +53,8 @@ static const struct action {
     {"add-key", WORD, FIELD(add_key), "ENCODED  listings hold this name too (percent-encoded)"},
     {"redirect", WORD, FIELD(redirect), "REGION  301 PermanentRedirect with x-amz-bucket-region"},
     {"expired-token", NO_ARGUMENT, FIELD(expired_token), "400 ExpiredToken, as S3 does (hub: 401)"},
+    {"no-conditions", NO_ARGUMENT, FIELD(no_conditions),
+     "If-Match and If-None-Match of a PUT are ignored"},
     {"gzip", NO_ARGUMENT, FIELD(gzip), "Content-Encoding: gzip on the bytes as they are stored"},
 };
 

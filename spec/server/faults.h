@@ -32,7 +32,7 @@ struct fault {
     int64_t cut, cut_chunked, stall, slow, reset, flip, clock;
     int64_t empty_ok, half_xml, accept_stall, wrong_range, etag_change, drop_part, ignore_range,
         expire, login_page, pointer, early_close, timeout_400, lost_answer, no_token, same_token,
-        expired_token, gzip; /* flags: 1 where asked for, so test for > 0 */
+        expired_token, gzip, no_conditions; /* flags: 1 where asked for, so test for > 0 */
 };
 
 struct fault_rule;

@@ -428,7 +428,19 @@ static void run_unknown(struct request *r)
     hub_error(r, 404, "", "Sorry, we can't find the page you are looking for.");
 }
 
+/* Who a token is; as with the hub itself, nobody without one. */
+static void run_whoami(struct request *r)
+{
+    if (!bearer(r))
+        hub_error(r, 401, "", "Invalid username or password.");
+    else
+        buf_puts(reply_text(r, 200, "application/json; charset=utf-8"),
+                 "{\"type\":\"user\",\"name\":\"ncdev\"}");
+    rate_header(r);
+}
+
 static const struct route revision = {"Revision", BODY_DROP, run_revision},
+                          whoami = {"Whoami", BODY_DROP, run_whoami},
                           tree = {"Tree", BODY_DROP, run_tree},
                           resolve = {"Resolve", BODY_DROP, run_resolve},
                           unknown = {"Unknown", BODY_DROP, run_unknown};
@@ -439,7 +451,7 @@ bool hub_claims(const struct request *r)
     struct sigv4_request q = {r->method, r->raw_path, r->raw_query, &r->headers};
     if (sigv4_present(&q))
         return false;
-    if (str_starts(r->path, "api/models/"))
+    if (str_starts(r->path, "api/models/") || strcmp(r->path, "api/whoami-v2") == 0)
         return true;
     const char *name = strchr(r->path, '/'), *verb = name ? strchr(name + 1, '/') : NULL;
     return verb && str_starts(verb, "/resolve/");
@@ -474,6 +486,8 @@ const struct route *hub_route(struct request *r)
     parse_asked(r, &a);
     if (!request_is(r, "GET") && !request_is(r, "HEAD"))
         route = &unknown;
+    else if (strcmp(r->path, "api/whoami-v2") == 0)
+        route = &whoami;
     else if (!*a.verb || strcmp(a.verb, "revision") == 0)
         route = &revision;
     else if (strcmp(a.verb, "tree") == 0)

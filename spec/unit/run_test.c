@@ -125,6 +125,7 @@ static struct supervisor_result run_script(const char *script, uint64_t grace_ms
         .sinks = &sink,
         .sink_count = 1,
         .told_token = loop_token(loop),
+        .warned_token = loop_token(loop),
         .over_token = loop_token(loop),
     };
     struct supervisor_result result = {-1, -1};
