@@ -89,8 +89,9 @@ end
 
 -- ---- while the command runs ----
 
+-- What a command that has died had open is closed now: nothing that is seen then may count.
 local function look(self)
-    while not self.over do
+    while self.child and not self.child:has_ended() do
         self.whole = self.checkpoints.watch:look()
         task.sleep(self.deadline and LOOK_FAST_S or LOOK_S)
     end
@@ -317,14 +318,16 @@ function Outgoing:run(command, options)
     if self.checkpoints then self.checkpoints.watch:skip_all() end -- what is there now is not new
     self.results_at = self.every > 0 and sys.now() + self.every or math.huge
     self.worker = task.spawn(work, self)
-    self.looker = self.checkpoints and task.spawn(look, self)
     local result
     do
         -- Closed before the last uploads: then signals come to us again.
         local child <close> = proc.supervise(command, {
             output = self, grace = self.grace, env = o.env, cwd = o.cwd,
         })
+        self.child = child
+        self.looker = self.checkpoints and task.spawn(look, self)
         result = child:wait()
+        self.child = nil
     end
     return finish(self, result)
 end
