@@ -17,7 +17,6 @@ local cluster  = require "manifests.cluster"
 local errors   = require "nc.errors"
 local inputs   = require "nc.inputs"
 local k8s      = require "nc.k8s"
-local log      = require "nc.log"
 local logs     = require "nc.logs"
 local outgoing = require "nc.outgoing"
 local places   = require "nc.places"
@@ -25,11 +24,8 @@ local proc     = require "nc.proc"
 local recipe   = require "nc.recipe"
 local results  = require "nc.results"
 local scratch  = require "nc.scratch"
-local shelves  = require "nc.checkpoints.shelf"
 local stores   = require "nc.stores"
 local sys      = require "nc.core.sys"
-local units    = require "nc.units"
-local watch    = require "nc.checkpoints.watch"
 
 local APPLICATION <const> = { "sh", "-c", './run-application "$NC_INPUT"/* > "$NC_OUTPUT/result.dat"' }
 
@@ -88,36 +84,25 @@ return recipe {
         local kept <close> = logs.keep {
             job = me.job, pod = host .. "-" .. me.run, every = p.every, bucket = p.bucket, endpoint = where.endpoint,
         }
-        local staged = inputs.stage(places.list(p.input, p.bucket), work.path .. "/input", {
+        inputs.stage(places.list(p.input, p.bucket), work.path .. "/input", {
             unpack = p.archive, endpoint = where.endpoint,
         })
-        log.info(("staged in %d files, %s in %s"):format(staged.files, units.format_size(staged.bytes),
-            units.format_duration(staged.seconds)))
-
-        local shelf_at <close> = stores.open(places.folder("checkpoints/" .. me.job, p.bucket), where)
-        local shelf = shelves.open(shelf_at, me.job)
-        local resumed
-        sys.mkdir(checkpoints)
-        if p.resume == "latest" then
-            resumed = shelf:fetch_newest(checkpoints)
-            log.info(resumed and ("going on from checkpoint %s"):format(resumed)
-                or ("no checkpoint in %s yet: starting from the beginning"):format(shelf.location))
-        end
-        local seen = watch.new {
-            folder = checkpoints, settle = p.settle, complete = p.complete ~= "" and p.complete or nil,
-        }
-        seen:skip_all() -- what is there now is not new
 
         local to <close> = stores.open(places.folder(p.output, p.bucket) .. host .. "/", where)
+        local shelf <close> = stores.open(places.folder("checkpoints/" .. me.job, p.bucket), where)
         local out <close> = outgoing.keep {
-            log = kept, every = p.publish, scratch = work, results = results.open { folder = out_folder, to = to },
-            checkpoints = { folder = checkpoints, watch = seen, shelf = shelf, keep = p.keep },
+            log = kept, results = results.open { folder = out_folder, to = to }, every = p.publish, scratch = work,
+            checkpoints = {
+                folder = checkpoints, to = shelf, whose = me.job,
+                keep = p.keep, settle = p.settle, complete = p.complete ~= "" and p.complete or nil,
+            },
         }
+        local resumed = p.resume == "latest" and out:resume()
         return out:run(command, {
             grace = p.grace,
             env = {
                 NC_WORK = work.path, NC_INPUT = work.path .. "/input", NC_OUTPUT = out_folder,
-                NC_CHECKPOINTS = checkpoints, NC_RESUME = resumed and checkpoints .. "/" .. resumed or "",
+                NC_CHECKPOINTS = checkpoints, NC_RESUME = resumed or "",
             },
         })
     end,

@@ -25,11 +25,8 @@ local proc     = require "nc.proc"
 local recipe   = require "nc.recipe"
 local results  = require "nc.results"
 local scratch  = require "nc.scratch"
-local shelves  = require "nc.checkpoints.shelf"
 local stores   = require "nc.stores"
 local sys      = require "nc.core.sys"
-local units    = require "nc.units"
-local watch    = require "nc.checkpoints.watch"
 
 -- What the rendered Job runs unless it is given a command: it shows where things are.
 local EXAMPLE <const> = { "sh", "-c", 'ls -R "$NC_INPUT" && ls "$NC_INPUT" >"$NC_OUTPUT/result.txt"' }
@@ -108,34 +105,24 @@ return recipe {
         }
         if not to then log.info "no output= and no bucket: results and checkpoints stay on this node" end
 
-        local staged = inputs.stage(places.list(p.input, bucket), work.path .. "/input", {
+        inputs.stage(places.list(p.input, bucket), work.path .. "/input", {
             unpack = p.archive, endpoint = where.endpoint,
         })
-        if staged.files > 0 then
-            log.info(("staged in %d files, %s in %s"):format(staged.files, units.format_size(staged.bytes),
-                units.format_duration(staged.seconds)))
-        end
 
-        local shelf_at <close> = to and stores.open(address .. "checkpoints/", where) or nil
-        local shelf = to and shelves.open(shelf_at, ("%s/%s"):format(me.user or "nobody", me.job))
-        local resumed, number
-        if shelf and p.resume == "latest" then
-            resumed, number = shelf:fetch_newest(checkpoints)
-            log.info(resumed and ("going on from checkpoint %s%s/%s"):format(shelf.location, number, resumed)
-                or ("no checkpoint in %s yet: starting from the beginning"):format(shelf.location))
-        end
-        local seen = watch.new { folder = checkpoints, settle = p.settle, complete = given(p.complete) }
-        seen:skip_all() -- what is there now is not new
-
+        local shelf <close> = to and stores.open(address .. "checkpoints/", where) or nil
         local out <close> = outgoing.keep {
             log = kept, results = published, every = p.publish, scratch = work,
-            checkpoints = shelf and { folder = checkpoints, watch = seen, shelf = shelf, keep = p.keep } or nil,
+            checkpoints = shelf and {
+                folder = checkpoints, to = shelf, whose = ("%s/%s"):format(me.user or "nobody", me.job),
+                keep = p.keep, settle = p.settle, complete = given(p.complete),
+            },
         }
+        local resumed = p.resume == "latest" and out:resume()
         return out:run(command, {
             grace = p.grace,
             env = {
                 NC_WORK = work.path, NC_INPUT = work.path .. "/input", NC_OUTPUT = out_folder,
-                NC_CHECKPOINTS = checkpoints, NC_RESUME = resumed and checkpoints .. "/" .. resumed or "",
+                NC_CHECKPOINTS = checkpoints, NC_RESUME = resumed or "",
             },
         })
     end,

@@ -117,6 +117,10 @@ function inputs.stage(addresses, folder, options)
     end
     task.all(work)
     count.seconds = sys.now() - begun
+    if count.files > 0 then
+        log.info(("staged in %d files, %s in %s"):format(count.files, units.format_size(count.bytes),
+            units.format_duration(count.seconds)))
+    end
     return count
 end
 

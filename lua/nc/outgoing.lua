@@ -1,7 +1,11 @@
 --- Runs a command and gets what it makes off the node: checkpoints as they appear, results at the end
 --- and before, its log all the time; all of it before the process exits, whatever ends it.
 --
---     local out <close> = outgoing.keep { log = log, results = results, checkpoints = { ... } }
+--     local out <close> = outgoing.keep {
+--         log = log, results = results, scratch = work,
+--         checkpoints = { folder = "/scratch/checkpoints", to = store, whose = "alice/train", keep = 3 },
+--     }
+--     local path = out:resume()                        -- the newest checkpoint, staged in, or nil
 --     return out:run(command, { grace = "28s" })
 --
 -- It is proc.supervise's output, so it hears what the command hears. A TERM gives the command half of the
@@ -11,17 +15,19 @@
 -- A failure is tried again while there is time, and never changes the fate of the command; but of one that
 -- has succeeded, results that are nowhere are a failure.
 
-local errors = require "nc.errors"
-local log    = require "nc.log"
-local proc   = require "nc.proc"
-local sys    = require "nc.core.sys"
-local task   = require "nc.task"
-local units  = require "nc.units"
+local errors  = require "nc.errors"
+local log     = require "nc.log"
+local proc    = require "nc.proc"
+local shelves = require "nc.checkpoints.shelf"
+local sys     = require "nc.core.sys"
+local task    = require "nc.task"
+local units   = require "nc.units"
+local watch   = require "nc.checkpoints.watch"
 
 local outgoing = {}
 
 local OPTIONS <const> = { "checkpoints", "every", "log", "results", "scratch" }
-local CHECKPOINTS <const> = { "folder", "keep", "shelf", "watch" }
+local CHECKPOINTS <const> = { "complete", "folder", "keep", "settle", "to", "whose" }
 local LOOK_S <const> = 0.25       -- between two looks at the checkpoints
 local LOOK_FAST_S <const> = 0.05  -- ... while the command stops
 local AGAIN_S <const> = 10        -- after a failure, while the command runs
@@ -83,8 +89,9 @@ end
 
 -- ---- while the command runs ----
 
+-- What a command that has died had open is closed now: nothing that is seen then may count.
 local function look(self)
-    while not self.over do
+    while self.child and not self.child:has_ended() do
         self.whole = self.checkpoints.watch:look()
         task.sleep(self.deadline and LOOK_FAST_S or LOOK_S)
     end
@@ -260,19 +267,44 @@ end
 
 -- ---- ----
 
+local function open_checkpoints(options)
+    local o = errors.check_options(options, CHECKPOINTS)
+    sys.mkdir(o.folder)
+    return {
+        folder = o.folder, keep = o.keep, shelf = shelves.open(o.to, o.whose),
+        watch = watch.new { folder = o.folder, settle = o.settle, complete = o.complete },
+    }
+end
+
 --- Opens it; nothing is sent before run.
+--- checkpoints: what is in `folder` goes to the store `to` (nc.stores), the newest `keep` of them; settle,
+--- complete: as of nc.checkpoints.watch; whose: user and job, for their manifests.
+--- every: how often results go up while the command runs; 0 (the default): not before it is told to stop.
+--- scratch: is kept when something in it could not be sent.
 ---@param options { log: nc.Log, results: nc.Results?, every: string|number?, scratch: nc.Scratch?,
----  checkpoints: { folder: string, watch: nc.Watch, shelf: nc.Shelf, keep: integer }? }
----  every: how often results go up while the command runs; 0 (the default): not before it is told to stop;
----  scratch: which is kept when something in it could not be sent
+---  checkpoints: { folder: string, to: table, whose: string, keep: integer, settle: number, complete: string? }? }
 ---@return nc.Outgoing  `<close>` ends what it has under way
 function outgoing.keep(options)
     local o = errors.check_options(options, OPTIONS)
-    if o.checkpoints then errors.check_options(o.checkpoints, CHECKPOINTS) end
     return setmetatable({
-        log = o.log, results = o.results, checkpoints = o.checkpoints, scratch = o.scratch,
+        log = o.log, results = o.results, scratch = o.scratch,
+        checkpoints = o.checkpoints and open_checkpoints(o.checkpoints),
         every = units.duration(o.every or 0, 2), checkpoint_at = 0, failures = {}, numbers = {},
     }, Outgoing)
+end
+
+--- Stages the newest whole checkpoint in, to go on from.
+---@return string? path  nil where there is none, or nowhere to look
+function Outgoing:resume()
+    local c = self.checkpoints
+    if not c then return nil end
+    local name, number = c.shelf:fetch_newest(c.folder)
+    if not name then
+        log.info(("no checkpoint in %s yet: starting from the beginning"):format(c.shelf.location))
+        return nil
+    end
+    log.info(("going on from checkpoint %s%s/%s"):format(c.shelf.location, number, name))
+    return c.folder .. "/" .. name
 end
 
 --- Runs the command to its end, and returns how that was once all is up: as proc.supervise's wait, or,
@@ -283,16 +315,19 @@ end
 function Outgoing:run(command, options)
     local o = errors.check_options(options, { "cwd", "env", "grace" })
     self.grace = units.duration(o.grace, 2)
+    if self.checkpoints then self.checkpoints.watch:skip_all() end -- what is there now is not new
     self.results_at = self.every > 0 and sys.now() + self.every or math.huge
     self.worker = task.spawn(work, self)
-    self.looker = self.checkpoints and task.spawn(look, self)
     local result
     do
         -- Closed before the last uploads: then signals come to us again.
         local child <close> = proc.supervise(command, {
             output = self, grace = self.grace, env = o.env, cwd = o.cwd,
         })
+        self.child = child
+        self.looker = self.checkpoints and task.spawn(look, self)
         result = child:wait()
+        self.child = nil
     end
     return finish(self, result)
 end

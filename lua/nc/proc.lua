@@ -277,6 +277,12 @@ function proc.supervise(argv, options)
     }, Supervised)
 end
 
+--- Whether the command itself has ended; what it has started may be there still.
+---@return boolean
+function Supervised:has_ended()
+    return self.core:ended()
+end
+
 --- Waits until it and all it has started have ended, and their output is where it goes.
 ---@return { code: integer?, signal: integer? }
 function Supervised:wait()

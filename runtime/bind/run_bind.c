@@ -206,6 +206,13 @@ static int supervisor_l_stop(lua_State *L)
     return 0;
 }
 
+/* supervisor:ended() -> whether the command itself has ended */
+static int supervisor_l_ended(lua_State *L)
+{
+    lua_pushboolean(L, supervisor_ended(check_supervision(L)->s));
+    return 1;
+}
+
 /* supervisor:result() -> code, signal; once it is over */
 static int supervisor_l_result(lua_State *L)
 {
@@ -226,6 +233,7 @@ static int supervisor_l_close(lua_State *L)
 static const luaL_Reg supervisor_methods[] = {
     {"tokens", supervisor_l_tokens},
     {"stop", supervisor_l_stop},
+    {"ended", supervisor_l_ended},
     {"result", supervisor_l_result},
     {NULL, NULL},
 };

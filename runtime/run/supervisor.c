@@ -37,6 +37,7 @@ struct supervisor {
     int signals; /* signalfd */
     int wake;    /* eventfd: look at `stop` and `kill` */
     atomic_bool stop, kill;
+    atomic_bool ended; /* the command's end has been seen */
     enum state state;  /* the thread's from here on, ours after its end */
     unsigned asked;    /* signals that ask to stop, so far */
     uint64_t until_ms; /* when the state's time is over */
@@ -106,6 +107,8 @@ static void take_orders(struct supervisor *s)
 static void step(struct supervisor *s)
 {
     bool ended = child_reap(&s->child);
+    if (ended)
+        s->ended = true;
     family_reap();
     if (s->state == RUNNING) {
         if (!ended)
@@ -255,6 +258,11 @@ void supervisor_stop(struct supervisor *s)
 {
     s->stop = true;
     wake_up(s);
+}
+
+bool supervisor_ended(const struct supervisor *s)
+{
+    return s->ended;
 }
 
 struct supervisor_result supervisor_result(const struct supervisor *s)

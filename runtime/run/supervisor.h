@@ -20,6 +20,7 @@
 #ifndef NC_RUN_SUPERVISOR_H
 #define NC_RUN_SUPERVISOR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -52,6 +53,8 @@ int supervisor_start(struct supervisor **out, const struct supervisor_options *o
                      struct nc_err *err);
 /* As a TERM from outside. Any thread. */
 void supervisor_stop(struct supervisor *s);
+/* Whether the command itself has ended, whoever else is left. Any thread. */
+bool supervisor_ended(const struct supervisor *s);
 /* After over_token. */
 struct supervisor_result supervisor_result(const struct supervisor *s);
 /* Main thread. Kills what has not ended and waits for that. Accepts NULL. */

@@ -93,11 +93,13 @@ for _, name in ipairs { "ncdev", "rgw" } do
                 exit 3
             ]])
             assert.equal(3, code, err)
+            local kept = jobs.checkpoints(env, "alice/train/checkpoints/")
+            assert.is_true(#kept >= 1)
             code, out, err = jobs.run(env, options, 'cat "$NC_RESUME/model.bin"; basename "$NC_RESUME"')
             assert.equal(0, code, err)
             assert.equal("one\nstep-1\n", out)
             -- What it went on from is not sent again.
-            assert.equal(1, #jobs.checkpoints(env, "alice/train/checkpoints/"))
+            assert.same(kept, jobs.checkpoints(env, "alice/train/checkpoints/"))
         end)
     end)
 end
@@ -165,13 +167,34 @@ describe("a job", function()
 
     it("of a writer that crashes gets no half, and the next goes on from the last whole one", function()
         local run <close> = jobs.start(env, { "job=crash" }, WRITE
-            .. "write a .part1 0; mv .part1 step-1.pt; sleep 1.5; letters b >step-2.pt; exec 3>>step-2.pt; "
+            .. "write a .part1 0; mv .part1 step-1.pt; sleep 1.5; exec 3>step-2.pt; letters b >&3; "
             .. "kill -KILL $$")
         local code, err = watch(run, "crash")
         assert.equal(137, code, err)
         assert.truthy(err:find("may be half written: step-2.pt", 1, true), err)
         local _, out = jobs.run(env, { "job=crash", "resume=latest" }, 'basename "$NC_RESUME"')
         assert.equal("step-1.pt\n", out)
+    end)
+
+    it("that writes faster than the bucket takes sends the newest first, and keeps their order", function()
+        server:faults { "PUT */step-* slow=1000000" }
+        server:reset()
+        local code, _, err = jobs.run(env, { "job=behind", "keep=4" }, WRITE
+            .. "for l in a b c d; do letters $l >.$l; mv .$l step-$l.pt; done")
+        server:faults {}
+        assert.equal(0, code, err)
+        local sent = ""
+        for _, request in ipairs(server:log()) do
+            if request.method == "PUT" then sent = sent .. (request.path:match "step%-(%a)%.pt" or "") end
+        end
+        assert.equal(4, #sent, err)
+        -- The first was chosen before all were there.
+        for i = 2, 3 do assert.is_true(sent:sub(i, i) > sent:sub(i + 1, i + 1), sent) end
+        local letters = ""
+        for _, kept in ipairs(jobs.checkpoints(env, "alice/behind/checkpoints/")) do
+            letters = letters .. next(kept.files):match "step%-(%a)"
+        end
+        assert.equal("abcd", letters)
     end)
 
     it("waits for the file that completes a checkpoint, where it is told of one", function()

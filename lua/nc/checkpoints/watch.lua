@@ -115,15 +115,16 @@ local function has_temporary(entry)
     return false
 end
 
--- Notes whether somebody has a file of it open for writing (open), nobody has (closed), or that can't be
--- said (neither).
+-- Notes whether somebody has a file of it open for writing (open), or in how many looks nobody had
+-- (quiet); and whether the file system can tell (known).
 local function note_writers(self, entry, state)
-    state.open, state.closed = false, true
+    state.open, state.known = false, true
     for _, file in ipairs(entry.files) do
         local ok, written = pcall(disk.is_written, self.folder .. "/" .. file.path)
         state.open = state.open or (ok and written == true)
-        state.closed = state.closed and ok and written == false
+        state.known = state.known and ok and written ~= nil
     end
+    state.quiet = state.open and 0 or (state.quiet or 0) + 1
 end
 
 local function is_missing_files(self, entry)
@@ -159,12 +160,15 @@ local function is_completed(self, entry)
     return false
 end
 
--- Whether nothing more will come. A writer that has died has let go of its file too: after the end only
--- that counts which was seen closed before it, where the file system can tell.
+-- Whether nothing more will come. A writer that dies lets go of its file some time before its end is known,
+-- so one look that finds it closed is not enough.
 local function has_settled(self, entry, state, over)
     if self.complete then return is_completed(self, entry) end
-    if state.renamed or (over and (over.in_order or state.closed)) then return true end
-    return sys.now() - state.since >= self.settle and not (over and state.open)
+    if state.renamed or (over and over.in_order) then return true end
+    local closed = state.known and state.quiet >= 2
+    local unchanged = sys.now() - state.since >= self.settle
+    if over and state.known ~= false then return closed end
+    return unchanged and (closed or not state.known)
 end
 
 -- What is known of an entry as it is now; begins anew when it has changed.
