@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,12 +49,22 @@ static int make_folders(char *path, struct nc_err *err)
     return 0;
 }
 
+static uint32_t first_number;
+static atomic_uint numbers;
+static pthread_once_t drawn = PTHREAD_ONCE_INIT;
+
+static void draw_number(void)
+{
+    if (getrandom(&first_number, sizeof first_number, 0) != sizeof first_number)
+        first_number = (uint32_t)getpid();
+}
+
+/* Random for the process, and then by turns: no two of its own are the same. */
 static char *path_of_temp(const char *final)
 {
-    uint32_t random = 0;
     struct buf path;
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        random = (uint32_t)getpid();
+    pthread_once(&drawn, draw_number);
+    uint32_t random = first_number + atomic_fetch_add(&numbers, 1);
     buf_init(&path, PATH_LEN_MAX);
     buf_printf(&path, "%s.%08x.part", final, random);
     char *taken = buf_take(&path);
@@ -86,6 +98,7 @@ int temp_file_adopt(struct temp_file *t, const char *final, char *path)
     t->final = strdup(final);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (t->final && fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        t->journaled = true;
         t->fd = fd;
         t->path = path;
         return 0;
@@ -145,6 +158,7 @@ int temp_file_note(struct temp_file *t, const char *head, const char *line, size
 {
     if (t->journal < 0) {
         struct stat st;
+        t->journaled = true;
         t->journal = open_journal(t, O_WRONLY | O_CREAT | O_APPEND);
         if (t->journal < 0 || fstat(t->journal, &st))
             return nc_err_sys(err, errno, "create %ss", t->path);
@@ -169,7 +183,7 @@ int temp_file_sync(const struct temp_file *t, struct nc_err *err)
 /* Before its file goes or gets its name: nobody would look for a journal alone. */
 static void remove_journal(const struct temp_file *t)
 {
-    char *path = path_of_journal(t);
+    char *path = t->journaled ? path_of_journal(t) : NULL;
     if (path)
         unlink(path);
     free(path);

@@ -14,6 +14,7 @@
 
 struct temp_file {
     int fd, journal; /* -1: not open */
+    bool journaled;  /* there may be a journal */
     char *path;      /* of the .part; NULL once it has its final name; owned */
     char *final;     /* owned */
 };

@@ -2,6 +2,7 @@
 
 #include "transfer/fate.h"
 #include "transfer/part.h"
+#include "transfer/schedule.h"
 
 #include <stdlib.h>
 
@@ -12,12 +13,13 @@ struct block {
     struct block *next;
 };
 
-/* A new block for the part; waits until the budget has room for one, which hands see to. */
+/* A new block for the part, which has one at most that is still to be written: a faster source
+ * would only fill memory. Waits for that, and until the budget has room, which hands see to. */
 static int renew(struct transfer *t, struct part *p, struct nc_err *err)
 {
     size_t need = part_need(p->file, p->len);
     t->renewing++; /* or parts that begin would take what this one gave, and its worker wait on */
-    while (!t->stopping && !buffers_have(&t->buffers, need))
+    while (!t->stopping && (p->blocks > 1 || !buffers_have(&t->buffers, need)))
         pthread_cond_wait(&t->written, &t->lock);
     t->renewing--;
     if (t->stopping)
@@ -38,7 +40,7 @@ int blocks_hand_over(struct part *p, size_t at, size_t len, struct nc_err *err)
     p->blocks++;
     *t->blocks_end = b;
     t->blocks_end = &b->next;
-    pthread_cond_signal(&t->news);
+    schedule_call_hand(t);
     int rc = p->taken == p->len ? 0 : renew(t, p, err);
     pthread_mutex_unlock(&t->lock);
     return rc;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "transfer/blocks.h"
 #include "transfer/check.h"
+#include "transfer/choose.h"
 #include "transfer/fate.h"
 #include "transfer/part.h"
 #include "transfer/plan.h"
@@ -13,198 +14,11 @@
 #include <string.h>
 
 enum {
-    WHOLE = 16,        /* sixteenths of a slot */
-    BATCH_MOST = 512,  /* files synced and finished together */
-    PART_TRIES = 3,    /* of one whose digest is wrong */
-    FILE_WORK = 65536, /* what a file counts beside its bytes, when throughput is looked at */
+    BATCH_MOST = 512,    /* files synced and finished together */
+    READY_PER_HAND = 16, /* sixteenths of a slot: four small files */
+    PART_TRIES = 3,      /* of one whose digest is wrong */
+    FILE_WORK = 65536,   /* what a file counts beside its bytes, when throughput is looked at */
 };
-
-/* Comes to the next part that is neither stored nor on its way; false where there is none. */
-static bool skip_stored(struct file *f)
-{
-    while (f->next < f->parts && (f->etags[f->next][0] || f->in_flight[f->next]))
-        f->next++;
-    return f->next < f->parts;
-}
-
-/* ---- choosing what to fetch ---- */
-
-/* How the bytes of a file will go, which is known once it begins. */
-static void plan_way(const struct transfer *t, struct file *f)
-{
-    f->hashes = !f->continued && !f->expected && (t->sha256 || f->sha256[0] || f->blob[0]);
-    f->direct = t->sink->copy && !t->no_direct && !f->hashes && !f->expected &&
-                (f->streamed || !t->sink->local) && !(t->paced && t->sink->local);
-}
-
-/* Allocates what a file needs while it is open. */
-static int begin_file(struct transfer *t, struct file *f)
-{
-    f->begun_next = t->begun;
-    f->begun_prev = NULL;
-    if (t->begun)
-        t->begun->begun_prev = f;
-    t->begun = f;
-    t->begun_count++;
-    plan_way(t, f);
-    f->in_flight = calloc(f->parts, sizeof f->in_flight[0]);
-    if (!f->in_flight ||
-        (f->hashes && (sha256_init(&f->hash) || (f->blob[0] && gitblob_init(&f->git, f->size))))) {
-        struct nc_err err;
-        nc_err_set(&err, "ENOMEM", "%s: out of memory", f->path);
-        fate_stop(t, &err);
-        return -1;
-    }
-    fate_begin(t, f, FILE_OPENING);
-    if (skip_stored(f))
-        t->open[t->opened++] = f;
-    return 0;
-}
-
-static struct file *next_file(struct transfer *t)
-{
-    struct file *f = t->again;
-    if (f) {
-        t->again = f->next_file;
-        return f;
-    }
-    if (t->next_waiting == t->admitted || t->begun_count >= t->begun_most)
-        return NULL;
-    f = t->waiting[t->next_waiting];
-    t->waiting[t->next_waiting++] = NULL;
-    return f;
-}
-
-/* Streamed bytes need somewhere to go, and a direct copy somewhere to copy to. */
-static bool may_fetch(const struct file *f)
-{
-    return f->state == FILE_OPEN || (f->state == FILE_OPENING && !f->streamed && !f->direct);
-}
-
-/* The file to fetch a part of, or NULL: the one that has the fewest on their way, so that as many
- * bytes as can be come in the order in which they are hashed. */
-static struct file *next_turn(struct transfer *t)
-{
-    while (t->opened < t->open_most) {
-        struct file *f = next_file(t);
-        if (!f || begin_file(t, f))
-            break;
-        /* One with a single part leaves its place at once: no need to fill the others first. */
-        if (f->parts == 1 && may_fetch(f) && skip_stored(f))
-            return f;
-    }
-    struct file *best = NULL;
-    unsigned start = t->opened ? ++t->turn % t->opened : 0;
-    for (unsigned i = 0; i < t->opened; i++) {
-        struct file *f = t->open[(start + i) % t->opened];
-        if (may_fetch(f) && (!best || f->fetching < best->fetching))
-            best = f;
-        if (best && !best->fetching)
-            break;
-    }
-    return best;
-}
-
-static unsigned slots(const struct transfer *t)
-{
-    return t->climb.level * WHOLE;
-}
-
-/* Between two servers each direction has its half. */
-static unsigned share(const struct transfer *t)
-{
-    return t->source->local || t->sink->local ? slots(t) : slots(t) / 2;
-}
-
-static bool slot_free(struct transfer *t)
-{
-    if (t->fetching < share(t) && t->ready_weight < slots(t))
-        return true;
-    climb_full(&t->climb);
-    return false;
-}
-
-static void link_part(struct transfer *t, struct part *p)
-{
-    p->live_next = t->live;
-    if (t->live)
-        t->live->live_prev = p;
-    t->live = p;
-    p->file->in_flight[p->index] = p;
-}
-
-/* A part with its buffer, or NULL where none can be had now. */
-static struct part *new_part(struct transfer *t, struct file *f, size_t len)
-{
-    size_t need = part_need(f, len);
-    /* The sink may have wished for larger blocks; and one that gives its block away to be written
-     * needs another, whatever the other parts do. */
-    if (!buffers_have(&t->buffers, f->aside ? 2 * need : need))
-        return NULL;
-    char *data = need || !f->direct ? buffers_take(&t->buffers, need) : NULL;
-    struct part *p = data || f->direct ? calloc(1, sizeof *p) : NULL;
-    if (!p) {
-        if (data)
-            buffers_give(&t->buffers, data);
-        if (!t->busy) { /* nobody will give anything back */
-            struct nc_err err;
-            nc_err_set(&err, "ENOMEM", "%s: out of memory for a part of %zu bytes", f->path, len);
-            fate_stop(t, &err);
-        }
-        return NULL;
-    }
-    p->file = f;
-    p->len = len;
-    p->direct = f->direct;
-    p->data = data;
-    p->room = need;
-    return p;
-}
-
-static struct part *claim(struct transfer *t)
-{
-    if (t->stopping || t->renewing || !slot_free(t) || !buffers_have(&t->buffers, t->largest_part))
-        return NULL;
-    struct file *f = next_turn(t);
-    if (!f || !skip_stored(f))
-        return NULL;
-    struct part *p = new_part(t, f, (size_t)plan_part_len(f->size, f->part_size, f->next));
-    if (!p)
-        return NULL;
-    p->index = f->next++;
-    p->offset = (uint64_t)p->index * f->part_size;
-    link_part(t, p);
-    if (!skip_stored(f))
-        fate_close_turn(t, f);
-    return p;
-}
-
-static struct part *next_ready(struct transfer *t)
-{
-    struct part *p = t->ready;
-    unsigned most = p && p->direct ? slots(t) : share(t);
-    if (!p || (t->storing >= most && !t->sink->local))
-        return NULL;
-    t->ready = p->next;
-    if (!t->ready)
-        t->ready_end = &t->ready;
-    t->ready_weight -= part_weight(p);
-    return p;
-}
-
-static struct file *next_chore(struct transfer *t)
-{
-    struct file *f;
-    while ((f = queue_take(&t->chores))) {
-        f->queued = false;
-        if (!f->failing || f->state == FILE_LEAVING)
-            return f;
-        fate_leave_when_idle(t, f); /* it failed while it waited for this */
-    }
-    return NULL;
-}
-
-/* ---- beginning it ---- */
 
 static enum op do_chore(struct transfer *t, struct file *f, struct nc_err *err)
 {
@@ -338,11 +152,11 @@ static bool step(struct transfer *t, bool hand)
     if (t->stopping)
         return false;
     if (!t->sink->local || hand) {
-        if ((f = next_chore(t))) {
+        if ((f = choose_chore(t))) {
             begin_chore(t, f);
             return true;
         }
-        if ((p = next_ready(t))) {
+        if ((p = choose_ready(t))) {
             begin_store(t, p);
             return true;
         }
@@ -357,7 +171,7 @@ static bool step(struct transfer *t, bool hand)
     }
     if (t->source->local && !hand)
         return false;
-    p = claim(t);
+    p = choose_part(t);
     if (p && p->direct)
         fate_ready(t, p);
     else if (p)
@@ -365,14 +179,32 @@ static bool step(struct transfer *t, bool hand)
     return p || (t->chores.first && (!t->sink->local || hand)); /* an empty file was begun */
 }
 
-/* There is something that only a hand may begin. */
-static bool hands_wanted(const struct transfer *t)
+/* There is something that only a hand may begin, and those at work will not soon come to it. What
+ * is ready to be stored is small or soon done: one more hand for every few. */
+static bool hand_wanted(const struct transfer *t)
 {
+    unsigned at_work = t->hands_count - t->idle + t->called;
     if (t->blocks || t->stopping)
         return t->blocks != NULL;
-    return (t->sink->local && (t->chores.first || t->ready)) ||
-           (t->finishes.first && !t->finishing) || t->rereads.first ||
-           (t->source->local && (t->opened || t->again || t->next_waiting < t->admitted));
+    if (t->rereads.first || (t->finishes.first && !t->finishing && at_work < 2))
+        return true;
+    if (t->sink->local && (t->chores.first || t->ready_weight > READY_PER_HAND * at_work))
+        return true;
+    return t->source->local && choose_may(t);
+}
+
+void schedule_call_hand(struct transfer *t)
+{
+    if (t->idle > t->called && hand_wanted(t)) {
+        t->called++;
+        pthread_cond_signal(&t->news);
+    }
+}
+
+void state_unlock(struct transfer *t)
+{
+    schedule_call_hand(t);
+    pthread_mutex_unlock(&t->lock);
 }
 
 static bool all_over(const struct transfer *t)
@@ -411,9 +243,7 @@ void schedule_leave(struct transfer *t)
     while (step(t, false))
         ;
     rest_when_over(t);
-    if (hands_wanted(t))
-        pthread_cond_signal(&t->news);
-    pthread_mutex_unlock(&t->lock);
+    state_unlock(t);
 }
 
 /* A thread for local work. It misses none: what there is to do changes only under the lock, by
@@ -428,8 +258,11 @@ static void *lend_hand(void *arg)
         while (step(t, true))
             ;
         rest_when_over(t);
-        if (!t->at_rest)
+        t->idle++;
+        while (!t->called && !t->at_rest)
             pthread_cond_wait(&t->news, &t->lock);
+        t->idle--;
+        t->called -= t->called > 0;
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
@@ -599,7 +432,7 @@ static void file_opened(struct transfer *t, struct file *f)
     }
     f->parked = NULL;
     /* The sink may have found parts of an earlier run, or all. */
-    if (!skip_stored(f))
+    if (!choose_skip(f))
         fate_close_turn(t, f);
     check_in_order(t, f);
     fate_finish_when_whole(t, f);

@@ -189,10 +189,11 @@ static void open_source(const struct sink_dir *s, const struct file *f, struct d
     }
 }
 
-/* What has to be hashed later is read again from the page cache. */
+/* What has to be hashed later is read again from the page cache; and holes are kept to a block. */
 static void open_direct(struct file *f, struct dir_file *d)
 {
-    if (!f->streamed || f->hashes || f->part_size % DIRECT_ALIGN)
+    bool sparse = d->from >= 0 && sparse_is(&d->source);
+    if (!f->streamed || f->hashes || sparse || f->part_size % DIRECT_ALIGN)
         return;
     d->direct = direct_open(d->temp.path, d->temp.fd);
     f->aside = d->direct >= 0;
@@ -405,7 +406,8 @@ static enum op copy(struct sink *self, struct part *p, struct nc_err *err)
 
 static int sync_files(struct sink *self, struct file *const *files, size_t n, struct nc_err *err)
 {
-    (void)self;
+    if (((struct sink_dir *)self)->writeback.in_memory)
+        return 0;
     /* All are on their way before the first is waited for. */
     for (size_t i = 0; i < n; i++) {
         const struct dir_file *d = files[i]->sink_data;

@@ -3,6 +3,7 @@
 #include "disk/sparse.h"
 #include "transfer/local_file.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 enum { READ_STEP = 128 * 1024 };
@@ -52,6 +53,9 @@ static int read_part(const struct source_dir *s, struct local_file *local, struc
     uint64_t end = p->offset + p->len, from, until;
     if (transfer_part_begin(p, err))
         return -1;
+    /* All of it is asked for at once: a cold disk, or a server, is not left waiting between reads.
+     */
+    posix_fadvise(local->fd, (off_t)p->offset, (off_t)p->len, POSIX_FADV_WILLNEED);
     bool holes = p->file->streamed && sparse_is(&local->first);
     if (!holes || (uint64_t)local->first.st_size < end) /* what is beyond its end is no hole */
         return read_stretch(s, local, p, end, err);

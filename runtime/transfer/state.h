@@ -1,7 +1,8 @@
 /* What the files of the transfer engine share: the state of one transfer. Private to transfer/.
  *
  *   transfer.c  makes, fills, starts, watches and frees it
- *   schedule.c  chooses what to begin next, takes in what has ended, knows when all is over
+ *   choose.c    what is to be begun next: which part of which file
+ *   schedule.c  begins it, takes in what has ended, knows when all is over
  *   part.c      a part's bytes on their way: into its buffer or into the sink, and its digests
  *   blocks.c    blocks that hands write while their part goes on coming
  *   check.c     digests of files, from parts that came before their turn
@@ -52,7 +53,7 @@ struct transfer {
     pthread_cond_t news;    /* for a hand: there may be something to do */
     pthread_cond_t written; /* a block has been, or none will be any more */
     pthread_t hands[HANDS_MOST];
-    unsigned hands_count;
+    unsigned hands_count, idle, called; /* idle: in wait for news, called ones among them */
     struct buffers buffers;
     struct climb climb;    /* how many slots there are */
     struct file **waiting; /* not begun yet, from next_waiting to count */
@@ -108,13 +109,9 @@ static inline struct file *queue_take(struct file_queue *q)
     return f;
 }
 
-/* Lets go of the lock, for work that others must not wait for, and calls a hand to go on with the
- * rest meanwhile. */
-static inline void state_unlock(struct transfer *t)
-{
-    pthread_cond_signal(&t->news);
-    pthread_mutex_unlock(&t->lock);
-}
+/* Lets go of the lock, for work that others must not wait for, and calls a hand where there is work
+ * for one meanwhile. */
+void state_unlock(struct transfer *t);
 
 static inline void state_lock(struct transfer *t)
 {

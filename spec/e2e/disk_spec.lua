@@ -120,7 +120,7 @@ describe("a disk that fails", function()
     end
 
     it("half-way through a file ends the pull, and nothing of it stays", function()
-        assert_nothing_stays("big", ("write:%d:30"):format(EIO), 1, "Input/output error")
+        assert_nothing_stays("big", ("write:%d:8"):format(EIO), 1, "Input/output error")
     end)
 
     it("for want of a quota has the exit code of a full one", function()

@@ -68,7 +68,7 @@ describe("a heartbeat", function()
         task.wait(token)
         do
             local t <close> = core.new { source = model:source(), sink = copy:sink() }
-            for _, f in ipairs(model:files { allow = { "*.safetensors" } }) do t:add(f.path, f.size, f.sha256) end
+            for _, f in ipairs(model:files { allow = { "*.safetensors" } }) do t:add(f) end
             beat:watch(t)
             t:start()
             task.sleep "6s"
