@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/xxh3_avx2.h"
 
 /* The header compiled into this file is six times as fast as the shared library's entry points. */
 #define XXH_INLINE_ALL
@@ -181,7 +182,9 @@ int xxh3_init(struct xxh3 *h)
 
 void xxh3_update(struct xxh3 *h, const void *data, size_t len)
 {
-    if (len)
+    if (len && xxh3_avx2_fits())
+        xxh3_avx2_update(h->state, data, len);
+    else if (len)
         XXH3_128bits_update(h->state, data, len);
 }
 

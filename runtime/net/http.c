@@ -16,13 +16,23 @@ static void wake(struct worker *w)
         curl_multi_wakeup(w->multi);
 }
 
-void http_submit(struct http_pool *pool, struct http_request *r)
+/* A worker keeps what it submits, which costs no wake, unless another has clearly less to do: or
+ * one that is ahead by chance would in time have all connections. */
+static struct worker *choose_worker(struct http_pool *pool)
 {
     struct worker *self = http_this_worker();
-    struct worker *w = self && self->pool == pool
-                           ? self
-                           : &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
+    struct worker *next = &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
+    if (!self || self->pool != pool)
+        return next;
+    unsigned load = atomic_load(&self->load);
+    return atomic_load(&next->load) + 1 + load / 8 < load ? next : self;
+}
+
+void http_submit(struct http_pool *pool, struct http_request *r)
+{
+    struct worker *w = choose_worker(pool);
     r->worker = w->index;
+    atomic_fetch_add(&w->load, 1);
     r->next = NULL;
     r->attempts = r->refusals = r->late_cuts = r->free_again = r->excused = 0;
     r->answered = r->fresh = r->failed = false;

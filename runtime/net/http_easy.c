@@ -13,7 +13,7 @@ enum {
     STALL_LEAST_BYTES = 1024,
     TEXT_MAX = 64 * 1024,
     IDLE_CONNECTION_S = 4, /* servers close idle ones after about 5 s */
-    DOWN_BUFFER = 256 * 1024,
+    DOWN_BUFFER = 512 * 1024,
     UP_BUFFER = 512 * 1024,
     LATE_CUTS_MAX = 2,
     UP_BUFFER_FROM = 1024 * 1024,

@@ -39,6 +39,7 @@ static void delay(struct worker *w, struct http_request *r, uint64_t until_ms)
 static void finish(struct http_request *r)
 {
     r->transfer = NULL;
+    atomic_fetch_sub(&this_worker->load, 1); /* before another request takes this one's place */
     r->hooks->done(r);
 }
 

@@ -28,6 +28,7 @@ struct worker {
     uint64_t turn_ms; /* since when it is away from poll */
     uint64_t late_ms; /* when it last was for too long */
     /* Shared. */
+    atomic_uint load; /* requests that are its own and not done */
     pthread_mutex_t lock;
     struct http_request *inbox, **inbox_end;
     bool look_for_cancelled;

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+enum { UNWRITTEN_LEAST = 4 };
+
 struct block {
     struct part *part;
     size_t at, len;
@@ -13,13 +15,20 @@ struct block {
     struct block *next;
 };
 
-/* A new block for the part, which has one at most that is still to be written: a faster source
- * would only fill memory. Waits for that, and until the budget has room, which hands see to. */
+/* As many as there are slots may wait to be written: one connection that runs ahead of the others
+ * keeps all hands at work, and a source faster than the disk does not fill memory. */
+static bool too_many(const struct transfer *t)
+{
+    unsigned most = t->climb.level < UNWRITTEN_LEAST ? UNWRITTEN_LEAST : t->climb.level;
+    return t->unwritten >= most;
+}
+
+/* A new block for the part. Waits until hands have written enough, and the budget has room. */
 static int renew(struct transfer *t, struct part *p, struct nc_err *err)
 {
     size_t need = part_need(p->file, p->len);
     t->renewing++; /* or parts that begin would take what this one gave, and its worker wait on */
-    while (!t->stopping && (p->blocks > 1 || !buffers_have(&t->buffers, need)))
+    while (!t->stopping && (too_many(t) || !buffers_have(&t->buffers, need)))
         pthread_cond_wait(&t->written, &t->lock);
     t->renewing--;
     if (t->stopping)
@@ -38,6 +47,7 @@ int blocks_hand_over(struct part *p, size_t at, size_t len, struct nc_err *err)
     pthread_mutex_lock(&t->lock);
     p->data = NULL;
     p->blocks++;
+    t->unwritten++;
     *t->blocks_end = b;
     t->blocks_end = &b->next;
     schedule_call_hand(t);
@@ -77,6 +87,7 @@ struct part *blocks_write_one(struct transfer *t)
     buffers_give(&t->buffers, b->data);
     free(b);
     p->blocks--;
+    t->unwritten--;
     pthread_cond_broadcast(&t->written);
     if (rc)
         fate_fail(t, p->file, &err);

@@ -72,6 +72,7 @@ struct transfer {
     struct file_queue over;     /* ended, not yet taken by the caller */
     struct file *taken;         /* the last that was */
     struct block *blocks, **blocks_end; /* to be written by hands (blocks.h) */
+    unsigned unwritten;                 /* those, and the ones that hands are writing */
     struct part *ready, **ready_end;    /* to be stored */
     unsigned ready_weight;
     unsigned renewing; /* parts on their way that wait for their next block: before any other */
