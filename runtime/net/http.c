@@ -18,33 +18,45 @@ static void wake(struct worker *w)
 
 /* A worker keeps what it submits, which costs no wake, unless another has clearly less to do: or
  * one that is ahead by chance would in time have all connections. */
-static struct worker *choose_worker(struct http_pool *pool)
+static struct worker *choose_worker(struct http_pool *pool, struct worker *self)
 {
-    struct worker *self = http_this_worker();
     struct worker *next = &pool->workers[atomic_fetch_add(&pool->next, 1) % pool->n];
-    if (!self || self->pool != pool)
+    if (!self)
         return next;
     unsigned load = atomic_load(&self->load);
     return atomic_load(&next->load) + 1 + load / 8 < load ? next : self;
 }
 
+/* False where a worker that is not self may be gone before it looks. */
+static bool leave_with(struct worker *w, struct http_request *r, const struct worker *self)
+{
+    pthread_mutex_lock(&w->lock);
+    bool left = !self || w == self || !atomic_load(&w->stopping);
+    bool first = left && !w->inbox; /* whoever left something there before has woken it for that */
+    if (left) {
+        r->worker = w->index;
+        atomic_fetch_add(&w->load, 1);
+        *w->inbox_end = r;
+        w->inbox_end = &r->next;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (first)
+        wake(w);
+    return left;
+}
+
 void http_submit(struct http_pool *pool, struct http_request *r)
 {
-    struct worker *w = choose_worker(pool);
-    r->worker = w->index;
-    atomic_fetch_add(&w->load, 1);
+    struct worker *self = http_this_worker();
+    if (self && self->pool != pool)
+        self = NULL;
     r->next = NULL;
     r->attempts = r->refusals = r->late_cuts = r->free_again = r->excused = 0;
     r->answered = r->fresh = r->failed = false;
     r->transfer = NULL;
     atomic_store(&r->cancelled, false);
-    pthread_mutex_lock(&w->lock);
-    bool first = !w->inbox; /* whoever left something there before has woken the worker for it */
-    *w->inbox_end = r;
-    w->inbox_end = &r->next;
-    pthread_mutex_unlock(&w->lock);
-    if (first)
-        wake(w);
+    if (!leave_with(choose_worker(pool, self), r, self) && self)
+        leave_with(self, r, self);
 }
 
 void http_cancel(struct http_pool *pool, struct http_request *r)
@@ -128,7 +140,9 @@ void http_pool_free(struct http_pool *pool)
         return;
     for (unsigned i = 0; i < pool->n && pool->workers[i].pool; i++) {
         struct worker *w = &pool->workers[i];
+        pthread_mutex_lock(&w->lock);
         atomic_store(&w->stopping, true);
+        pthread_mutex_unlock(&w->lock);
         if (w->started) {
             curl_multi_wakeup(w->multi);
             pthread_join(w->thread, NULL);

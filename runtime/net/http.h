@@ -131,7 +131,8 @@ unsigned http_pool_threads(const struct http_pool *pool);
 void http_request_init(struct http_request *r, const struct http_hooks *hooks);
 void http_request_free(struct http_request *r);
 
-/* Any thread. From a worker's own hook the request stays on that worker. */
+/* Any thread. From a worker's own hook the request stays on that worker, unless another has clearly
+ * less to do. */
 void http_submit(struct http_pool *pool, struct http_request *r);
 /* Any thread; the request still ends through its done hook, with code "Cancelled". The caller
  * knows that it has not ended. */

@@ -41,8 +41,12 @@ static int begin_file(struct transfer *t, struct file *f)
         fate_stop(t, &err);
         return -1;
     }
-    fate_begin(t, f, FILE_OPENING);
-    if (choose_skip(f))
+    bool more = choose_skip(f);
+    if (more && t->sink->local && t->sink->streamed && !f->streamed)
+        f->state = FILE_OPEN; /* it is made when its bytes are there */
+    else
+        fate_begin(t, f, FILE_OPENING);
+    if (more)
         t->open[t->opened++] = f;
     return 0;
 }
@@ -115,6 +119,22 @@ bool choose_may(const struct transfer *t)
     return t->fetching < share(t) && t->ready_weight < slots(t) &&
            buffers_have(&t->buffers, t->largest_part) &&
            (t->opened || t->again || t->next_waiting < t->admitted);
+}
+
+bool choose_is_small(const struct transfer *t)
+{
+    return !t->opened && !t->again && t->next_waiting < t->admitted &&
+           part_is_small(t->waiting[t->next_waiting]->size);
+}
+
+unsigned choose_room(const struct transfer *t)
+{
+    return slots(t) - (t->ready_weight < slots(t) ? t->ready_weight : slots(t));
+}
+
+bool choose_is_low(const struct transfer *t)
+{
+    return choose_room(t) >= slots(t) / 2;
 }
 
 static void link_part(struct transfer *t, struct part *p)

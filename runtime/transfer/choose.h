@@ -8,6 +8,13 @@
 struct part *choose_part(struct transfer *t);
 /* Whether there may be one; false is certain. */
 bool choose_may(const struct transfer *t);
+/* Whether that will be a small file, as far as can be told. */
+bool choose_is_small(const struct transfer *t);
+/* Sixteenths of slots that are free for parts that wait to be stored. */
+unsigned choose_room(const struct transfer *t);
+/* Whether half of them are: time to read on. Each time that one is would wake a hand for each part.
+ */
+bool choose_is_low(const struct transfer *t);
 /* A part to store, or NULL. */
 struct part *choose_ready(struct transfer *t);
 /* A file that is to be opened, finished or left, or NULL. */

@@ -14,7 +14,12 @@ size_t part_need(const struct file *f, size_t len)
 
 unsigned part_weight(const struct part *p)
 {
-    return p->len <= SMALL_LEN ? SMALL_WEIGHT : WHOLE;
+    return part_is_small(p->len) ? SMALL_WEIGHT : WHOLE;
+}
+
+bool part_is_small(uint64_t len)
+{
+    return len <= SMALL_LEN;
 }
 
 static int no_memory(const struct part *p, struct nc_err *err)

@@ -67,12 +67,14 @@ static void begin_store(struct transfer *t, struct part *p)
     struct nc_err err;
     p->storing = true;
     t->storing += part_weight(p);
+    t->storers++;
     op_begun(t, p->file);
     if (t->sink->local)
         state_unlock(t);
     enum op op = p->direct ? t->sink->copy(t->sink, p, &err) : t->sink->store(t->sink, p, &err);
     if (t->sink->local)
         state_lock(t);
+    t->storers--;
     if (op != OP_BEGUN)
         part_stored(t, p, "-", op == OP_FAILED ? &err : NULL);
 }
@@ -83,12 +85,14 @@ static void begin_fetch(struct transfer *t, struct part *p)
     p->fetching = true;
     p->file->fetching++;
     t->fetching += part_weight(p);
+    t->readers += t->source->local;
     op_begun(t, p->file);
     if (t->source->local)
         state_unlock(t);
     enum op op = t->source->fetch(t->source, p, &err);
     if (t->source->local)
         state_lock(t);
+    t->readers -= t->source->local;
     if (op != OP_BEGUN)
         fetch_over(t, p, op == OP_FAILED ? &err : NULL);
 }
@@ -139,6 +143,25 @@ static void finish_batch(struct transfer *t)
     }
 }
 
+/* What is ready is to be stored by one more hand. A small file is soon done: one hand for every
+ * few, or all would stay at work and get into each other's way. called: hands that are on their
+ * way. */
+static bool store_wanted(const struct transfer *t, unsigned called)
+{
+    if (!t->ready)
+        return false;
+    unsigned hands = called + (part_is_small(t->ready->len) ? t->storers : 0);
+    return t->ready_weight > READY_PER_HAND * hands;
+}
+
+/* A part is to be read by one more hand; of small files likewise. */
+static bool read_wanted(const struct transfer *t, unsigned called)
+{
+    if (!choose_may(t))
+        return false;
+    return !choose_is_small(t) || choose_room(t) > READY_PER_HAND * (t->readers + called);
+}
+
 /* Begins the next operation; false when there is none that this thread may begin now. Local work is
  * done by hands, so that neither a worker nor the caller is kept by a slow disk. */
 static bool step(struct transfer *t, bool hand)
@@ -156,7 +179,7 @@ static bool step(struct transfer *t, bool hand)
             begin_chore(t, f);
             return true;
         }
-        if ((p = choose_ready(t))) {
+        if ((!t->sink->local || store_wanted(t, 0)) && (p = choose_ready(t))) {
             begin_store(t, p);
             return true;
         }
@@ -169,7 +192,7 @@ static bool step(struct transfer *t, bool hand)
         check_reread(t, f);
         return true;
     }
-    if (t->source->local && !hand)
+    if (t->source->local && (!hand || !read_wanted(t, 0)))
         return false;
     p = choose_part(t);
     if (p && p->direct)
@@ -179,8 +202,7 @@ static bool step(struct transfer *t, bool hand)
     return p || (t->chores.first && (!t->sink->local || hand)); /* an empty file was begun */
 }
 
-/* There is something that only a hand may begin, and those at work will not soon come to it. What
- * is ready to be stored is small or soon done: one more hand for every few. */
+/* There is something that only a hand may begin, and those at work will not soon come to it. */
 static bool hand_wanted(const struct transfer *t)
 {
     unsigned at_work = t->hands_count - t->idle + t->called;
@@ -188,23 +210,34 @@ static bool hand_wanted(const struct transfer *t)
         return t->blocks != NULL;
     if (t->rereads.first || (t->finishes.first && !t->finishing && at_work < 2))
         return true;
-    if (t->sink->local && (t->chores.first || t->ready_weight > READY_PER_HAND * at_work))
+    if (t->sink->local && (t->chores.first || store_wanted(t, t->called)))
         return true;
-    return t->source->local && choose_may(t);
+    return t->source->local && choose_is_low(t) && read_wanted(t, t->called);
 }
 
+static bool takes_hand(struct transfer *t)
+{
+    bool calls = t->idle > t->called && hand_wanted(t);
+    t->called += calls;
+    return calls;
+}
+
+/* A hand that is called while the lock is held wakes only to wait for that. */
 void schedule_call_hand(struct transfer *t)
 {
-    if (t->idle > t->called && hand_wanted(t)) {
-        t->called++;
+    if (takes_hand(t)) {
+        pthread_mutex_unlock(&t->lock);
         pthread_cond_signal(&t->news);
+        pthread_mutex_lock(&t->lock);
     }
 }
 
 void state_unlock(struct transfer *t)
 {
-    schedule_call_hand(t);
+    bool calls = takes_hand(t);
     pthread_mutex_unlock(&t->lock);
+    if (calls)
+        pthread_cond_signal(&t->news);
 }
 
 static bool all_over(const struct transfer *t)
@@ -242,8 +275,9 @@ void schedule_leave(struct transfer *t)
     look_at_speed(t);
     while (step(t, false))
         ;
-    rest_when_over(t);
-    state_unlock(t);
+    schedule_call_hand(t);
+    rest_when_over(t); /* from here on it may be freed as soon as the lock is */
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* A thread for local work. It misses none: what there is to do changes only under the lock, by

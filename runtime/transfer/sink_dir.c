@@ -441,7 +441,8 @@ static bool same_folder(const char *a, const char *b)
 
 static int settle(struct sink *self, struct file *const *files, size_t n, struct nc_err *err)
 {
-    (void)self;
+    if (((struct sink_dir *)self)->writeback.in_memory)
+        return 0;
     for (size_t i = 0; i < n; i++) {
         size_t before = 0;
         while (before < i && !same_folder(final_of(files[before]), final_of(files[i])))

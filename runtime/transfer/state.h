@@ -75,6 +75,7 @@ struct transfer {
     unsigned unwritten;                 /* those, and the ones that hands are writing */
     struct part *ready, **ready_end;    /* to be stored */
     unsigned ready_weight;
+    unsigned readers, storers; /* hands that read or store a part now */
     unsigned renewing; /* parts on their way that wait for their next block: before any other */
     struct part *live;
     unsigned fetching, storing; /* in sixteenths of a slot */

@@ -161,9 +161,11 @@ struct source {
 };
 
 struct sink {
-    bool local;    /* also: all slots may fetch, since storing needs no network */
-    bool digests;  /* store needs part->sha256 */
-    bool streamed; /* local: takes blocks of all but small files, which then need an open first */
+    bool local;   /* also: all slots may fetch, since storing needs no network */
+    bool digests; /* store needs part->sha256 */
+    /* Local: takes blocks of all but small files, which then need an open first; those others need
+     * none, unless they are empty. */
+    bool streamed;
     /* Prepare for file's parts; ends with transfer_file_ended. A streamed file may be found to have
      * parts of an earlier run here (transfer_keep_part). */
     enum op (*open)(struct sink *self, struct file *file, struct nc_err *err);

@@ -1048,6 +1048,37 @@ static void test_resubmit(void)
     drop(a);
 }
 
+enum { SUBMITTED = 15 };
+static struct ask *submitted[SUBMITTED];
+
+static void submits_many(struct http_request *r)
+{
+    for (int i = 0; i < SUBMITTED; i++)
+        submitted[i] = submit(into_dest("/silent"));
+    done(r);
+}
+
+/* What one worker's hooks submit would in time be all there is. */
+static void test_shares(void)
+{
+    static const struct http_hooks many = {NULL, prepare, judge, submits_many};
+    unsigned on[2] = {0};
+    struct ask *a = into_dest("/whole");
+    a->http.hooks = &many;
+    run(a);
+    drop(a);
+    for (int i = 0; i < SUBMITTED; i++)
+        on[submitted[i]->http.worker % 2]++;
+    CHECK(on[0] >= SUBMITTED / 4 && on[1] >= SUBMITTED / 4,
+          "what one worker submits is shared with the other");
+    for (int i = 0; i < SUBMITTED; i++)
+        http_cancel(pool, &submitted[i]->http);
+    for (int i = 0; i < SUBMITTED; i++) {
+        wait_for(submitted[i]);
+        drop(submitted[i]);
+    }
+}
+
 /* A server that closes an idle connection just when it is used again is nobody's failure. */
 static void test_dead_connection(void)
 {
@@ -1298,6 +1329,7 @@ int main(void)
     test_again();
     test_later();
     test_resubmit();
+    test_shares();
     test_dead_connection();
     test_addresses();
     test_crowd();

@@ -376,6 +376,21 @@ static void cancel_events(const struct file *file, const struct part *part)
     unlock();
 }
 
+/* Made when its part is stored: where a local sink takes blocks, what is small needs no open. */
+static bool is_unopened(const struct thing *g)
+{
+    return w.sink_local && w.streamed && !g->streamed;
+}
+
+/* Its file has something to release from here on. With the lock. */
+static void take_in(struct file *f)
+{
+    if (!f->sink_data) {
+        f->sink_data = malloc(1);
+        w.held++;
+    }
+}
+
 /* A small part takes a quarter of a slot. */
 static unsigned weight(const struct part *p)
 {
@@ -815,10 +830,7 @@ static enum op open_file(struct sink *self, struct file *f, struct nc_err *err)
     hold(ORDER, g->stage == CLOSED, "%s is opened in stage %d", f->path, g->stage);
     hold(GROWN, g->let_go, "%s is opened", f->path);
     g->stage = OPENING;
-    if (!f->sink_data) {
-        f->sink_data = malloc(1);
-        w.held++;
-    }
+    take_in(f);
     unlock();
     return begin_file(OPEN, f, err);
 }
@@ -873,6 +885,10 @@ static void begin_store(struct part *p, unsigned slots)
     w.storing += weight(p);
     hold(SLOTS, w.sink_local || w.storing < slots + WHOLE, "stores: %u sixteenths of %u", w.storing,
          slots);
+    if (g->stage == CLOSED && is_unopened(g)) {
+        g->stage = OPENED;
+        take_in(p->file);
+    }
     hold(ORDER, g->stage == OPENED, "%s part %u is stored in stage %d", p->file->path, p->index,
          g->stage);
     hold(ONCE, !g->has[p->index] && !g->busy_store[p->index] && !g->busy_fetch[p->index],
@@ -1100,6 +1116,10 @@ static void choose_plan(struct thing *g, bool job_ends)
         g->plan = ENDS_JOB;
     g->bad_part = (uint32_t)choose(g->parts);
     g->where = (enum where)choose(w.syncs ? IN_SETTLE + 1 : IN_SYNC);
+    if (is_unopened(g) && (g->plan == OPEN_ONCE || g->plan == OPEN_NEVER))
+        g->plan = WELL;
+    if (is_unopened(g) && g->where == IN_OPEN)
+        g->where = IN_STORE;
     g->in_write = choose(2);
     g->wrong_for = 1 + (unsigned)choose(PART_TRIES - 1);
     bool can_be_wrong =
