@@ -53,6 +53,7 @@ int transfer_part_begin(struct part *p, struct nc_err *err)
     if (xxh3_init(&p->own) || (p->file->transfer->sink->digests && sha256_init(&p->sent)) ||
         take_turn(p))
         return no_memory(p, err);
+    p->aside = p->file->aside && (!p->file->hashes || p->in_turn);
     return 0;
 }
 
@@ -86,7 +87,7 @@ static int write_block(struct part *p, struct nc_err *err)
     p->held = 0;
     if (!sink->write)
         return 0;
-    if (p->file->aside && !p->file->transfer->source->local) /* else this is a hand itself */
+    if (p->aside && !p->file->transfer->source->local) /* else this is a hand itself */
         return blocks_hand_over(p, p->taken - held, held, err);
     return sink->write(sink, p, p->taken - held, p->data, held, err);
 }

@@ -189,11 +189,11 @@ static void open_source(const struct sink_dir *s, const struct file *f, struct d
     }
 }
 
-/* What has to be hashed later is read again from the page cache; and holes are kept to a block. */
+/* Holes are kept to a block. */
 static void open_direct(struct file *f, struct dir_file *d)
 {
     bool sparse = d->from >= 0 && sparse_is(&d->source);
-    if (!f->streamed || f->hashes || sparse || f->part_size % DIRECT_ALIGN)
+    if (!f->streamed || sparse || f->part_size % DIRECT_ALIGN)
         return;
     d->direct = direct_open(d->temp.path, d->temp.fd);
     f->aside = d->direct >= 0;
@@ -281,14 +281,17 @@ static int write_block(struct sink *self, struct part *p, size_t at, const char 
     struct sink_dir *s = (struct sink_dir *)self;
     struct dir_file *d = p->file->sink_data;
     struct writeback_span *span = &d->spans[p->index];
-    if (at == 0 && d->direct < 0)
-        writeback_drop(&s->writeback, span); /* of an attempt that failed */
     atomic_fetch_add(transfer_bytes_out(p->file->transfer), len);
-    if (d->direct >= 0)
+    if (p->aside)
         return write_direct(d, data, len, p->offset + at, err);
-    if (pwrite_all(d, d->temp.fd, data, len, p->offset + at, err))
-        return -1;
-    writeback_wrote(&s->writeback, span, d->temp.fd, p->offset, len, is_read_again(p));
+    if (at == 0)
+        writeback_drop(&s->writeback, span); /* of an attempt that failed */
+    for (size_t n; len; len -= n, at += n, data += n) {
+        n = len < BLOCK ? len : BLOCK;
+        if (pwrite_all(d, d->temp.fd, data, n, p->offset + at, err))
+            return -1;
+        writeback_wrote(&s->writeback, span, d->temp.fd, p->offset, n, is_read_again(p));
+    }
     return 0;
 }
 

@@ -121,6 +121,7 @@ struct part {
     size_t held;                  /* ... and lie in the block */
     char sha256[SHA256_HEX_SIZE]; /* of these bytes, where the sink asks for it; else "" */
     bool in_turn;                 /* goes into the file's digests as it comes */
+    bool aside;                   /* of such a file, and not to be read again for its digests */
     bool rewrites;                /* an attempt before this one has left bytes in the sink */
     uint8_t tries;
     bool fetching, fetched, hashed, storing, stored;

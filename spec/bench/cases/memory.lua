@@ -1,4 +1,5 @@
---- One object down to disk, of twice SIZE and of a sixty-fourth of it: does memory grow with it?
+--- One object down to disk, of twice SIZE and of a sixty-fourth of it: does memory grow with it? With four
+--- parts in flight, which is what the small one has: more take more, whatever the size.
 
 local peers = require "peers"
 local proc  = require "nc.proc"
@@ -6,7 +7,7 @@ local proc  = require "nc.proc"
 local function folder(site) return site.disk .. "/out" end
 
 local function pull(prefix)
-    return function(site) return peers.ncrun(site:url(prefix), folder(site)) end
+    return function(site) return peers.ncrun(site:url(prefix), folder(site), "parallel=4") end
 end
 
 return { {
