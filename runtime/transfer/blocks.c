@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { UNWRITTEN_LEAST = 4 };
+enum { UNWRITTEN_LEAST = 2 };
 
 struct block {
     struct part *part;
@@ -15,12 +15,12 @@ struct block {
     struct block *next;
 };
 
-/* As many as there are slots may wait to be written: one connection that runs ahead of the others
+/* Three for every four slots may wait to be written: one connection that runs ahead of the others
  * keeps all hands at work, and a source faster than the disk does not fill memory. */
 static bool too_many(const struct transfer *t)
 {
-    unsigned most = t->climb.level < UNWRITTEN_LEAST ? UNWRITTEN_LEAST : t->climb.level;
-    return t->unwritten >= most;
+    unsigned most = t->climb.level * 3 / 4;
+    return t->unwritten >= (most < UNWRITTEN_LEAST ? UNWRITTEN_LEAST : most);
 }
 
 /* A new block for the part. Waits until hands have written enough, and the budget has room. */
