@@ -5,7 +5,7 @@
 #define NC_DISK_DIRECT_H
 
 #define DIRECT_ALIGN 4096
-#define DIRECT_BLOCK (1024 * 1024) /* smaller ones are slower; larger ones no faster */
+#define DIRECT_BLOCK (2 * 1024 * 1024) /* a huge page; smaller ones are slower */
 
 /* The file at path, open as `fd` already, once more; -1: not worth it, or not possible there. */
 int direct_open(const char *path, int fd);

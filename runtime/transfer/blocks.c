@@ -15,11 +15,11 @@ struct block {
     struct block *next;
 };
 
-/* Three for every four slots may wait to be written: one connection that runs ahead of the others
+/* One for every two slots may wait to be written: one connection that runs ahead of the others
  * keeps all hands at work, and a source faster than the disk does not fill memory. */
 static bool too_many(const struct transfer *t)
 {
-    unsigned most = t->climb.level * 3 / 4;
+    unsigned most = t->climb.level / 2;
     return t->unwritten >= (most < UNWRITTEN_LEAST ? UNWRITTEN_LEAST : most);
 }
 

@@ -1,9 +1,10 @@
 #include "transfer/buffers.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* The head lies before the data, which begins with a page: a disk may be given it as it is. */
-enum { SMALLEST_BITS = 14, HEAD = 4096 };
+enum { SMALLEST_BITS = 14, HEAD = 4096, HUGE = 2 * 1024 * 1024 };
 
 struct buffer {
     struct buffer *next;
@@ -23,6 +24,37 @@ static unsigned class_of(size_t len)
     return bits - SMALLEST_BITS;
 }
 
+static size_t size_of(unsigned class)
+{
+    return (size_t)1 << (class + SMALLEST_BITS);
+}
+
+/* Large ones lie in huge pages, where the system has some: copies into memory that no processor's
+ * cache holds are a good deal faster so. */
+static size_t lead_of(unsigned class)
+{
+    return size_of(class) >= HUGE ? HUGE : HEAD;
+}
+
+/* len: of it that will be touched first; what is beyond takes no more than that. */
+static struct buffer *new_buffer(unsigned class, size_t len)
+{
+    void *fresh;
+    size_t lead = lead_of(class);
+    if (posix_memalign(&fresh, lead, lead + size_of(class)))
+        return NULL;
+    char *data = (char *)fresh + lead;
+    if (lead == HUGE)
+        madvise(data, len / HUGE * HUGE, MADV_HUGEPAGE);
+    return (struct buffer *)(void *)(data - HEAD);
+}
+
+static void free_buffer(struct buffer *f, unsigned class)
+{
+    if (f)
+        free((char *)f + HEAD - lead_of(class));
+}
+
 static struct buffer *pop(struct buffers *b, unsigned class)
 {
     struct buffer *f = b->free[class];
@@ -38,7 +70,7 @@ static void shrink(struct buffers *b, size_t room)
 {
     for (unsigned i = BUFFERS_CLASSES; i-- && b->kept;) {
         while (b->free[i] && b->used + b->kept + room > b->budget)
-            free(pop(b, i));
+            free_buffer(pop(b, i), i);
     }
 }
 
@@ -46,7 +78,7 @@ void buffers_free(struct buffers *b)
 {
     for (unsigned i = 0; i < BUFFERS_CLASSES; i++) {
         while (b->free[i])
-            free(pop(b, i));
+            free_buffer(pop(b, i), i);
     }
 }
 
@@ -61,10 +93,9 @@ char *buffers_take(struct buffers *b, size_t len)
     struct buffer *f = pop(b, i);
     size_t room = f && f->touched > len ? f->touched : len;
     shrink(b, room);
-    void *fresh = NULL;
-    if (!f && posix_memalign(&fresh, HEAD, HEAD + ((size_t)1 << (i + SMALLEST_BITS))))
+    f = f ? f : new_buffer(i, len);
+    if (!f)
         return NULL;
-    f = f ? f : fresh;
     f->touched = room;
     b->used += room;
     return (char *)f + HEAD;
