@@ -51,6 +51,31 @@ static void test_touched(void)
     buffers_free(&b);
 }
 
+/* A huge page can only be had where one begins. */
+static void test_large(void)
+{
+    enum { MIB = 1024 * KIB };
+    struct buffers b;
+    buffers_init(&b, 100 * MIB);
+    static const size_t lens[] = {4096, MIB, 2 * MIB, 3 * MIB, 16 * MIB};
+    char *data[5];
+    bool pages = true, huge = true, whole = true;
+    for (size_t i = 0; i < 5; i++) {
+        data[i] = buffers_take(&b, lens[i]);
+        memset(data[i], (int)i + 1, lens[i]);
+        pages = pages && (uintptr_t)data[i] % 4096 == 0;
+        huge = huge && (lens[i] < 2 * MIB || (uintptr_t)data[i] % (2 * MIB) == 0);
+    }
+    for (size_t i = 0; i < 5; i++) {
+        whole = whole && data[i][0] == (char)(i + 1) && data[i][lens[i] - 1] == (char)(i + 1);
+        buffers_give(&b, data[i]);
+    }
+    CHECK(pages, "a buffer begins with a page");
+    CHECK(huge, "a large one with a huge page");
+    CHECK(whole && b.kept == 22 * MIB + 4096, "and none lies in another");
+    buffers_free(&b);
+}
+
 static uint32_t draw(uint32_t *x)
 {
     *x ^= *x << 13;
@@ -110,6 +135,7 @@ int main(void)
 {
     test_budget();
     test_touched();
+    test_large();
     test_at_random();
     return unit_done();
 }
