@@ -12,8 +12,7 @@ bool choose_may(const struct transfer *t);
 bool choose_is_small(const struct transfer *t);
 /* Sixteenths of slots that are free for parts that wait to be stored. */
 unsigned choose_room(const struct transfer *t);
-/* Whether half of them are: time to read on. Each time that one is would wake a hand for each part.
- */
+/* Whether half of them are: time to read on. A hand is not to be called for each part. */
 bool choose_is_low(const struct transfer *t);
 /* A part to store, or NULL. */
 struct part *choose_ready(struct transfer *t);
