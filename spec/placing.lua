@@ -9,8 +9,10 @@ local placing = {}
 placing.SHARDS = {}
 for i = 1, 4 do placing.SHARDS[i] = ("model-%05d-of-00004.safetensors"):format(i) end
 
--- Words of the recipe that only places, onto this folder; volume= is nowhere unless one is given.
+-- Words of the recipe that only places, onto this folder; volume= is nowhere unless one is given. The
+-- folder is any user's, as a pod's is its own user's; files stay as they are, or count as touched.
 local function words(nvme, ...)
+    helper.sh(("find %s -type d -exec chmod a+rwx {} +"):format(nvme))
     return { helper.NCRUN, "recipes/serve.lua", "model=acme/tiny", "phase=place", "nvme=" .. nvme, ... }
 end
 

@@ -102,8 +102,9 @@ describe("a pull", function()
         local server, hub = staged "64MiB"
         local _ <close> = server
         local nvme, shard = helper.tmp(), #helper.read(hub .. "/acme/tiny/" .. SHARDS[1])
-        local script = ("mount -t tmpfs -o size=60m none %s && mkdir -p %s && %s\nexec %s recipes/serve.lua "
-            .. "model=acme/tiny phase=place nvme=%s"):format(nvme, placing.folder(nvme), "%s", helper.NCRUN, nvme)
+        local script = ("mount -t tmpfs -o size=60m none %s && mkdir -p %s && chmod -R a+rwX %s && %s\n"
+            .. "exec %s recipes/serve.lua model=acme/tiny phase=place nvme=%s"):format(
+            nvme, placing.folder(nvme), nvme, "%s", helper.NCRUN, nvme)
         local code, _, err = helper.run({ "unshare", "-m", "sh", "-ec", script:format ":" }, { env = server.env })
         assert.equal(5, code, err)
         assert.truthy(err:find("are free: make room", 1, true), err)
