@@ -201,7 +201,9 @@ describe("what is on the NVMe already", function()
         local _ <close> = server
         local nvme = helper.tmp()
         helper.write(placing.folder(nvme) .. "/notes.txt", "mine")
-        helper.write(placing.folder(nvme) .. "/" .. SHARDS[1] .. ".0123abcd.part", "half")
+        local half = placing.folder(nvme) .. "/" .. SHARDS[1] .. ".0123abcd.part"
+        helper.write(half, "half")
+        helper.sh("chmod a+rw " .. half) -- the dead one was the same user
         assert.equal(0, (placing.run(server.env, nvme)))
         assert.equal("mine", helper.read(placing.folder(nvme) .. "/notes.txt"))
         os.remove(placing.folder(nvme) .. "/notes.txt")
