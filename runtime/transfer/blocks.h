@@ -6,7 +6,8 @@
 #include "transfer/state.h"
 
 /* The part's block, which begins at `at` within it and holds len bytes, is to be written; the part
- * has a new one then, unless that was its last. May wait for memory. Without the lock. */
+ * has a new one then, unless that was its last. May wait for hands, and for memory. Without the
+ * lock. */
 int blocks_hand_over(struct part *p, size_t at, size_t len, struct nc_err *err);
 /* Waits until none of the part's is under way, and sees that it has a block. Without the lock. */
 int blocks_begin_again(struct part *p, struct nc_err *err);
