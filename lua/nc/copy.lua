@@ -6,7 +6,7 @@
 -- Nothing here removes anything but the `.complete` marker of a copy that is about to change, and
 -- unfinished uploads of our own.
 
-local core   = require "nc.core.transfer"
+local beats  = require "nc.core.heartbeat"
 local disk   = require "nc.core.disk"
 local errors = require "nc.errors"
 local marker = require "nc.marker"
@@ -131,7 +131,7 @@ end
 
 --- Goes on with the heartbeat that claim has written; `interval` in seconds.
 function BucketCopy:heartbeat(text, interval)
-    return (core.heartbeat({
+    return (beats.start({
         client = self.bucket.client, key = self.prefix .. marker.STAGING, interval = interval, written = true,
     }, text))
 end
@@ -264,7 +264,7 @@ function FolderCopy:source()
 end
 
 function FolderCopy:heartbeat(text, interval)
-    return (core.heartbeat({ file = self.folder .. "/" .. marker.STAGING, interval = interval, written = true }, text))
+    return (beats.start({ file = self.folder .. "/" .. marker.STAGING, interval = interval, written = true }, text))
 end
 
 --- None: what a dead stage has left half-written, the engine itself goes on with or removes.

@@ -26,6 +26,7 @@ char **bind_check_strings(lua_State *L, int index, const char *what);
 #define BIND_AREAS(X)                                                                              \
     X(archive)                                                                                     \
     X(disk)                                                                                        \
+    X(heartbeat)                                                                                   \
     X(http)                                                                                        \
     X(hub)                                                                                         \
     X(json)                                                                                        \

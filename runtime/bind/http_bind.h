@@ -6,6 +6,7 @@
 #include "bind/bind.h"
 #include "hub/hub.h"
 #include "s3/s3.h"
+#include "transfer/transfer.h"
 
 #include <pthread.h>
 
@@ -57,5 +58,7 @@ void bind_each_pair(lua_State *L, int index, const char *name,
 
 struct s3_client *bind_check_s3(lua_State *L, int index);
 struct hub *bind_check_hub(lua_State *L, int index);
+/* NULL where it is nil, or closed. */
+struct transfer *bind_opt_transfer(lua_State *L, int index);
 
 #endif

@@ -1,5 +1,6 @@
 -- The `.staging` heartbeat: written by C on its own thread, whatever the script does.
 local copies = require "nc.copy"
+local beats = require "nc.core.heartbeat"
 local core = require "nc.core.transfer"
 local helper = require "spec.helper"
 local json = require "nc.json"
@@ -63,7 +64,7 @@ describe("a heartbeat", function()
         local bucket <close> = open(server)
         local copy = copies.in_bucket(bucket, "tiny")
         local model = require "nc.hub".open({ getenv = function(name) return server.env[name] end }):pin "acme/tiny"
-        local beat <close>, token = core.heartbeat(
+        local beat <close>, token = beats.start(
             { client = bucket.client, key = KEY, interval = 1, stall = 2 }, text())
         task.wait(token)
         local times, body

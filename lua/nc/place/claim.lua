@@ -7,7 +7,7 @@
 -- and of all that try one succeeds. Should two work at once after all, each writes files of its own and
 -- renames them when they are whole: bytes move twice, and nothing is wrong.
 
-local core   = require "nc.core.transfer"
+local beats  = require "nc.core.heartbeat"
 local disk   = require "nc.core.disk"
 local errors = require "nc.errors"
 local locks  = require "nc.core.lock"
@@ -69,7 +69,7 @@ local function try(o)
         }
         if locks.create(folder .. "/" .. name, text .. "}\n") then
             for _, n in ipairs(before) do disk.remove(folder .. "/" .. NAME .. n) end
-            local beat = core.heartbeat({ file = folder .. "/" .. name, interval = BEAT_S, written = true }, text)
+            local beat = beats.start({ file = folder .. "/" .. name, interval = BEAT_S, written = true }, text)
             return setmetatable({ lock = lock, beat = beat, path = folder .. "/" .. name }, Claim)
         end
     end
