@@ -81,7 +81,8 @@ function staging.assert_staged(env, hub)
     for _, file in ipairs(files) do
         local path = hub .. "/acme/tiny/" .. file
         local original = helper.read(path)
-        assert.is_true(original == staging.object(env, "models/tiny/" .. file), file .. " differs")
+        local staged = assert(staging.object(env, "models/tiny/" .. file), file .. " is not there")
+        assert.is_true(original == staged, file .. " differs")
         assert.equal(#original, listed[file].size)
         assert.equal(staging.sha256(path), listed[file].sha256)
         local _, xxh = helper.sh(("head -c %d %s | xxh128sum"):format(listed[file].part_size, path))

@@ -57,6 +57,13 @@ describe("a model hub", function()
         assert.are.equal(model.commit, open(server):pin(REPOSITORY, model.commit).commit)
     end)
 
+    it("has a new commit as soon as a file has changed", function()
+        local server <close> = serve()
+        local before = pin(server).commit
+        helper.write(("%s/%s/config.json"):format(server.hub, REPOSITORY), "[]") -- as large as before
+        assert.are_not.equal(before, pin(server).commit)
+    end)
+
     it("lists every page, with sizes and digests", function()
         local files = { [".gitattributes"] = "x", ["a/b/c/deep.txt"] = "deep", ["z ü+%.bin"] = ("z"):rep(2000) }
         for i = 1, 9 do files[("shard-%d"):format(i)] = ("s"):rep(1000 + i) end

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FRESH_MS 250 /* a snapshot younger than this is not looked at again */
+#define FRESH_MS 250 /* a snapshot younger than this still serves those who name its commit */
 #define MAX_DEPTH 32
 
 static void load_digests(struct hub *h, const char *root)
@@ -169,11 +169,12 @@ static void name_commit(struct hub_snapshot *s)
     digest_hex(&d, s->commit);
 }
 
-/* The folder as it is now or was a moment ago; a reference, or NULL. Under the lock. */
-static struct hub_snapshot *look(struct hub *h, const char *folder)
+/* The folder as it is now, or was max_age milliseconds ago at most; a reference, or NULL. Under the
+   lock. */
+static struct hub_snapshot *look(struct hub *h, const char *folder, uint64_t max_age)
 {
     struct hub_snapshot *s = omap_get(&h->snapshots, folder);
-    if (s && clock_ms() - s->looked_ms < FRESH_MS) {
+    if (s && clock_ms() - s->looked_ms < max_age) {
         atomic_fetch_add(&s->refs, 1);
         return s;
     }
@@ -208,7 +209,7 @@ static struct hub_snapshot *look_for_commit(struct hub *h, const char *folder, c
         if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '@')
             continue;
         char *path = joined(owner, e->d_name);
-        struct hub_snapshot *s = look(h, path);
+        struct hub_snapshot *s = look(h, path, FRESH_MS);
         if (s && strcmp(s->commit, commit) == 0)
             found = s;
         else
@@ -240,12 +241,13 @@ enum hub_result hub_find(struct hub *h, const char *repo, const char *rev,
         snprintf(folder, sizeof folder, "%s/%s", h->dir, repo) >= (int)sizeof folder)
         return HUB_NO_REPO;
     pthread_mutex_lock(&h->lock);
-    struct hub_snapshot *head = look(h, folder), *s = NULL;
-    if (head && (strcmp(rev, "main") == 0 || strcmp(rev, head->commit) == 0)) {
+    bool is_branch = strcmp(rev, "main") == 0;
+    struct hub_snapshot *head = look(h, folder, is_branch ? 0 : FRESH_MS), *s = NULL;
+    if (head && (is_branch || strcmp(rev, head->commit) == 0)) {
         s = head;
     } else if (head && plain_name(rev, false)) {
         snprintf(other, sizeof other, "%s@%s", folder, rev);
-        s = look(h, other);
+        s = look(h, other, 0);
         if (!s && strlen(rev) == 40)
             s = look_for_commit(h, folder, rev);
     }
