@@ -127,14 +127,22 @@ local function check_key(key)
     if type(key) ~= "string" or key == "" then error("an object's key is a string that is not empty", 3) end
 end
 
--- One request; query and headers are lists of pairs.
-function Bucket:ask(method, key, options)
+-- One request, to be awaited; query and headers are lists of pairs.
+function Bucket:begin(method, key, options)
     local o = options or {}
     o.method, o.key = method, key
-    local res = http.await(core.start(self.client, o))
+    return core.start(self.client, o)
+end
+
+function Bucket:await(call)
+    local res = http.await(call)
     local date = res.headers.date and text.http_date(res.headers.date)
     if date then self.clock_offset = date - os.time() end
     return res
+end
+
+function Bucket:ask(method, key, options)
+    return self:await(self:begin(method, key, options))
 end
 
 --- Seconds since 1970 by the server's clock, as of its last answer; ours before the first.
@@ -277,22 +285,24 @@ function Bucket:copy(from_key, key, from)
     return parsed("copy " .. (from or self):url(from_key), xml.copy(res.body))
 end
 
--- Calls ask(token) page by page and returns a function that gives the items one by one. A token that
--- comes twice would go on for ever.
-local function paged(what, ask)
-    local page, at, token, over = {}, 0, nil, false
+-- Returns a function that gives the items of all pages one by one. begin(token) sends for a page,
+-- take(call) waits for it and returns its items and the next one's token. While a page is gone through,
+-- the next is on its way. A token that comes twice would go on for ever.
+local function paged(what, begin, take)
+    local page, at, token, over, coming = {}, 0, nil, false, nil
     return function()
         at = at + 1
+        if at == 2 and token then coming = begin(token) end
         while not page[at] do
             if over then return nil end
-            local items, next_token = ask(token)
+            local items, next_token = take(coming or begin(token))
             if next_token and next_token == token then
                 error(errors.new {
                     code = "BadListing",
                     message = what .. ": the server says that there is more but gives the same page again",
                 }, 0)
             end
-            page, at, token, over = items, 1, next_token, next_token == nil
+            page, at, token, over, coming = items, 1, next_token, next_token == nil, nil
         end
         return page[at]
     end
@@ -313,8 +323,9 @@ function Bucket:list(prefix, options)
         elseif o.start_after then
             query[#query + 1] = { "start-after", o.start_after }
         end
-        local res = self:ask("GET", "", { query = query, max_body = PAGE_MAX })
-        local page = parsed(what, xml.listing(res.body))
+        return self:begin("GET", "", { query = query, max_body = PAGE_MAX })
+    end, function(call)
+        local page = parsed(what, xml.listing(self:await(call).body))
         if #page.prefixes == 0 then return page.objects, page.next_token end
         local items = {}
         for i, p in ipairs(page.prefixes) do items[i] = { prefix = p } end
@@ -459,7 +470,9 @@ function Bucket:parts(key, upload_id)
     local next_part = paged(what, function(marker)
         local query = { { "uploadId", upload_id } }
         if marker then query[2] = { "part-number-marker", ("%d"):format(marker) } end
-        local page = parsed(what, xml.parts(self:ask("GET", key, { query = query, max_body = PAGE_MAX }).body))
+        return self:begin("GET", key, { query = query, max_body = PAGE_MAX })
+    end, function(call)
+        local page = parsed(what, xml.parts(self:await(call).body))
         return page, page.next_marker
     end)
     local list = {}
@@ -482,7 +495,9 @@ function Bucket:uploads(prefix)
             query[#query + 1] = { "key-marker", marker[1] }
             query[#query + 1] = { "upload-id-marker", marker[2] }
         end
-        local page = parsed(what, xml.uploads(self:ask("GET", "", { query = query, max_body = PAGE_MAX }).body))
+        return self:begin("GET", "", { query = query, max_body = PAGE_MAX })
+    end, function(call)
+        local page = parsed(what, xml.uploads(self:await(call).body))
         marker = page.next_key and { page.next_key, page.next_upload_id }
         return page, marker and marker[1] .. "\0" .. marker[2]
     end)

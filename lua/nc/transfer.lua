@@ -137,7 +137,7 @@ function transfer.run(options)
 
     local began = sys.now()
     local _ <close> = progress.show(label, function() return t:stats() end)
-    local ticker <close> = task.every("0.5s", function()
+    local ticker <close> = task.every("0.1s", function()
         look()
         if t:stats().idle_ms > (o.give_up or GIVE_UP_S) * 1000 then
             result.stalled = true

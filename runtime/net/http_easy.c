@@ -23,6 +23,10 @@ enum {
     LINES_MAX = 80 * 1024,
 };
 
+/* Of TLS 1.3, the fastest first: AES with keys of 256 bits takes 14 rounds where 128 take 10. */
+static const char CIPHERS[] =
+    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+
 /* libcurl sends a header without a value only when it ends in a semicolon. */
 static int copy_headers(struct buf *out, const struct buf *headers)
 {
@@ -75,6 +79,7 @@ static void set_constants(struct http_transfer *t)
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    curl_easy_setopt(easy, CURLOPT_TLS13_CIPHERS, CIPHERS);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_S);

@@ -15,7 +15,7 @@
 
 enum {
     BATCH_MOST = 512,    /* files synced and finished together */
-    READY_PER_HAND = 16, /* sixteenths of a slot: four small files */
+    READY_PER_HAND = 32, /* sixteenths of a slot: eight small files */
     PART_TRIES = 3,      /* of one whose digest is wrong */
     FILE_WORK = 65536,   /* what a file counts beside its bytes, when throughput is looked at */
 };

@@ -22,9 +22,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Half of it is the read buffer: bodies come in pieces of up to 64 KiB. Libmicrohttpd clears all of
+/* Half of it is the read buffer: bodies come in pieces of up to 32 KiB. Libmicrohttpd clears all of
  * it for each request, which in larger ones takes longer than to answer a small one. */
-#define MEMORY_PER_CONNECTION ((size_t)128 << 10)
+#define MEMORY_PER_CONNECTION ((size_t)64 << 10)
 #define MAX_CONNECTIONS 4000u
 
 struct listener {

@@ -53,8 +53,9 @@ void *omap_put(struct omap *m, const char *key, void *value)
         return old;
     }
     int levels = draw_levels(m);
-    n = str_alloc(sizeof *n + sizeof n->next[0] * (size_t)levels);
-    n->key = str_copy(key);
+    size_t links = sizeof n->next[0] * (size_t)levels, room = strlen(key) + 1;
+    n = str_alloc(sizeof *n + links + room);
+    n->key = memcpy((char *)n->next + links, key, room);
     n->value = value;
     n->levels = levels;
     for (int i = 0; i < levels; i++) {
@@ -75,7 +76,6 @@ void *omap_remove(struct omap *m, const char *key)
     for (int i = 0; i < n->levels; i++)
         *before[i] = n->next[i];
     void *value = n->value;
-    free(n->key);
     free(n);
     m->count--;
     return value;
@@ -86,7 +86,6 @@ void omap_free(struct omap *m)
     struct omap_node *next;
     for (struct omap_node *n = m->head[0]; n; n = next) {
         next = n->next[0];
-        free(n->key);
         free(n);
     }
     *m = (struct omap){0};

@@ -9,7 +9,7 @@
 #define OMAP_LEVELS 20
 
 struct omap_node {
-    char *key;
+    const char *key; /* behind the links */
     void *value;
     int levels;
     struct omap_node *next[]; /* next[0] is the successor */
