@@ -12,6 +12,7 @@ local site = {}
 
 -- Debian's own programs only.
 local PATH <const> = "/usr/sbin:/usr/bin:/sbin:/bin"
+local PROCESS_MEMORY <const> = 512 << 20
 local OURS <const> = { "BENCH", "ROUNDS", "SIZE", "SHARDS", "FILES", "DISK" }
 
 ---@class bench.Site
@@ -45,8 +46,8 @@ local function shell(script, ...)
     return must { "sh", "-euc", script, ... }
 end
 
--- Touches as much memory as the benchmarks will use: a virtual machine's host hands it out the first
--- time, which takes longer than to fill it, and would be the first contestant's.
+-- Touches as much memory as will be used: a virtual machine's host hands it out when it is first touched,
+-- which takes longer than to fill it, and takes back what was free for some seconds.
 local function touch_memory(bytes)
     local file <close> = assert(io.open "/proc/meminfo")
     local available = tonumber(file:read("a"):match "MemAvailable:%s*(%d+)") * 1024
@@ -249,6 +250,13 @@ end
 --- Makes an empty folder of it, and waits for the disk to have forgotten what was there.
 function Site:empty_folder(folder)
     shell('rm -rf "$0"; mkdir -p "$0"; sync -f "$0"', folder)
+end
+
+--- Touches memory for one contestant: for a copy of the input, and for itself.
+function Site:touch_memory()
+    local bytes = PROCESS_MEMORY
+    for _, size in pairs(self.sizes or {}) do bytes = bytes + size end
+    touch_memory(bytes)
 end
 
 --- The folder's bytes leave the page cache.
