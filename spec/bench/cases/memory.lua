@@ -1,13 +1,16 @@
 --- One object down to disk, of twice SIZE and of a sixty-fourth of it: does memory grow with it? With four
---- parts in flight, which is what the small one has: more take more, whatever the size.
+--- parts in flight, which is what the small one has: more take more, whatever the size. And no faster than
+--- what keeps the small one going for longer than its memory takes to come into use.
 
 local peers = require "peers"
 local proc  = require "nc.proc"
 
+local LIMIT <const> = "limit_rate=256MiB"
+
 local function folder(site) return site.disk .. "/out" end
 
 local function pull(prefix)
-    return function(site) return peers.ncrun(site:url(prefix), folder(site), "parallel=4") end
+    return function(site) return peers.ncrun(site:url(prefix), folder(site), "parallel=4", LIMIT) end
 end
 
 return { {
