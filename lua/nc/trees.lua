@@ -185,13 +185,15 @@ local function take_batch(job, next_file, most)
     return batch
 end
 
+-- All that has been listed has to fit into what was free before the first byte.
 local function check_space(job, batch)
-    local space = job.to:space()
-    if space and batch.need > space then
+    job.need = job.need + batch.need
+    job.space = job.space or job.to:space()
+    if job.space and job.need > job.space then
         error(errors.new {
             code = "ENOSPC",
-            message = ("%s: %s are still to be written and %s are free: make room, or copy to another disk"):format(
-                job.to.location, units.format_size(batch.need), units.format_size(space)),
+            message = ("%s: %s are to be written and %s were free: make room, or copy to another disk"):format(
+                job.to.location, units.format_size(job.need), units.format_size(job.space)),
         }, 0)
     end
 end
@@ -287,7 +289,7 @@ end
 
 local function new_job(o)
     local job = setmetatable({
-        report = moving.new_report(), markers = {}, extra = {}, met = 0, known_count = 0,
+        report = moving.new_report(), markers = {}, extra = {}, need = 0, met = 0, known_count = 0,
         label = o.label or "copy", overwrite = o.overwrite or "yes",
     }, { __index = o })
     job.report.listed, job.report.kept, job.report.removed = 0, 0, 0
