@@ -1,4 +1,5 @@
-/* nc.core.heartbeat: a marker that is written again and again. lua/nc/copy.lua is its face. */
+/* nc.core.heartbeat: a marker that is written again and again. lua/nc/copy.lua and
+ * lua/nc/place/claim.lua use it. */
 #include "bind/http_bind.h"
 
 #include "loop/loop.h"

@@ -1,5 +1,4 @@
-/* nc.core.transfer: the transfer engine. lua/nc/transfer.lua and lua/nc/copy.lua
- * are their faces. */
+/* nc.core.transfer: the transfer engine. lua/nc/transfer.lua is its face. */
 #include "bind/http_bind.h"
 
 #include "base/clock.h"

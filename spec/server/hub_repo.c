@@ -170,7 +170,7 @@ static void name_commit(struct hub_snapshot *s)
 }
 
 /* The folder as it is now, or was max_age milliseconds ago at most; a reference, or NULL. Under the
-   lock. */
+ * lock. */
 static struct hub_snapshot *look(struct hub *h, const char *folder, uint64_t max_age)
 {
     struct hub_snapshot *s = omap_get(&h->snapshots, folder);
