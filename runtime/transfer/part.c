@@ -57,6 +57,13 @@ int transfer_part_begin(struct part *p, struct nc_err *err)
     return 0;
 }
 
+/* They stay in a core's cache from the source to the sink. */
+void transfer_part_usual_blocks(struct part *p)
+{
+    if (p->file->streamed && !p->aside && p->room > BLOCK)
+        p->room = BLOCK;
+}
+
 static void digest(struct part *p, const char *data, size_t len)
 {
     xxh3_update(&p->own, data, len);

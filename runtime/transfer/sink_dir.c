@@ -189,15 +189,17 @@ static void open_source(const struct sink_dir *s, const struct file *f, struct d
     }
 }
 
-/* Holes are kept to a block. */
+/* Past the page cache, for us who write and for the source that reads, takes larger blocks. Holes
+ * are kept to a block, so that a sparse file has small ones. */
 static void open_direct(struct file *f, struct dir_file *d)
 {
     bool sparse = d->from >= 0 && sparse_is(&d->source);
     if (!f->streamed || sparse || f->part_size % DIRECT_ALIGN)
         return;
     d->direct = direct_open(d->temp.path, d->temp.fd);
-    f->aside = d->direct >= 0;
-    f->block = f->aside ? DIRECT_BLOCK : f->block;
+    bool pays = d->direct >= 0 || (d->from >= 0 && direct_pays(d->from));
+    bool larger = pays && transfer_larger_blocks(f, DIRECT_BLOCK);
+    f->aside = larger && d->direct >= 0;
 }
 
 static char *journal_head(const struct file *f)

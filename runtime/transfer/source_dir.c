@@ -1,10 +1,12 @@
 #include "transfer/ends.h"
 
+#include "disk/direct.h"
 #include "disk/sparse.h"
 #include "transfer/local_file.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { READ_STEP = 128 * 1024 };
 
@@ -26,48 +28,72 @@ static struct local_file *file_of(struct source_dir *s, struct file *f)
     return local;
 }
 
+/* What a part is read from. */
+struct reading {
+    const struct source_dir *source;
+    struct local_file *local;
+    int direct; /* the same, past the page cache; or -1 */
+};
+
 /* The part's bytes as far as `until` in the file. */
-static int read_stretch(const struct source_dir *s, struct local_file *local, struct part *p,
-                        uint64_t until, struct nc_err *err)
+static int read_stretch(const struct reading *r, struct part *p, uint64_t until, struct nc_err *err)
 {
+    const size_t step = r->direct >= 0 ? DIRECT_BLOCK : READ_STEP;
     while (p->offset + p->taken < until) {
         size_t room;
         uint64_t offset = p->offset + p->taken, left = until - offset;
         char *to = transfer_part_room(p, &room);
-        if (room > READ_STEP)
-            room = READ_STEP;
+        if (room > step)
+            room = step;
         if (room > left)
             room = (size_t)left;
         transfer_keep_pace(p->file->transfer, room);
-        if (local_file_read(local, s->folder, p->file, offset, to, room, err) ||
-            transfer_part_took(p, room, err))
+        size_t got = r->direct >= 0 ? direct_read(r->direct, to, room, offset) : 0;
+        if (got < room && local_file_read(r->local, r->source->folder, p->file, offset + got,
+                                          to + got, room - got, err))
+            return -1;
+        if (transfer_part_took(p, room, err))
             return -1;
         atomic_fetch_add(transfer_bytes_in(p->file->transfer), room);
     }
     return 0;
 }
 
-static int read_part(const struct source_dir *s, struct local_file *local, struct part *p,
-                     struct nc_err *err)
+static int read_data(const struct reading *r, struct part *p, struct nc_err *err)
 {
     uint64_t end = p->offset + p->len, from, until;
-    if (transfer_part_begin(p, err))
-        return -1;
-    /* All of it is asked for at once: a cold disk, or a server, is not left waiting between reads.
-     */
-    posix_fadvise(local->fd, (off_t)p->offset, (off_t)p->len, POSIX_FADV_WILLNEED);
-    bool holes = p->file->streamed && sparse_is(&local->first);
-    if (!holes || (uint64_t)local->first.st_size < end) /* what is beyond its end is no hole */
-        return read_stretch(s, local, p, end, err);
-    while (sparse_next_data(local->fd, p->offset + p->taken, end, &from, &until)) {
+    const struct stat *first = &r->local->first;
+    bool holes = p->file->streamed && sparse_is(first);
+    if (!holes || (uint64_t)first->st_size < end) /* what is beyond its end is no hole */
+        return read_stretch(r, p, end, err);
+    while (sparse_next_data(r->local->fd, p->offset + p->taken, end, &from, &until)) {
         size_t hole = (size_t)(from - (p->offset + p->taken));
         atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
-        if (transfer_part_skip(p, hole, err) || read_stretch(s, local, p, until, err))
+        if (transfer_part_skip(p, hole, err) || read_stretch(r, p, until, err))
             return -1;
     }
     size_t hole = p->len - p->taken;
     atomic_fetch_add(transfer_bytes_in(p->file->transfer), hole);
     return transfer_part_skip(p, hole, err);
+}
+
+static int read_part(const struct source_dir *s, struct local_file *local, struct part *p,
+                     struct nc_err *err)
+{
+    struct reading r = {s, local, -1};
+    if (transfer_part_begin(p, err))
+        return -1;
+    if (p->room >= DIRECT_BLOCK)
+        r.direct = direct_open_cold(local->fd, p->offset, p->len);
+    if (r.direct < 0) {
+        /* All of it is asked for at once: a server is not left waiting between reads. */
+        posix_fadvise(local->fd, (off_t)p->offset, (off_t)p->len, POSIX_FADV_WILLNEED);
+        transfer_part_usual_blocks(p);
+    }
+    int rc = read_data(&r, p, err);
+    if (r.direct >= 0)
+        close(r.direct);
+    return rc;
 }
 
 static void forget(struct source *self, struct file *f)

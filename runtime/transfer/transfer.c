@@ -17,6 +17,7 @@ enum {
     PARALLEL_LEAST = 16,
     CLIMB_MOST = 16, /* times the slots it starts with */
     OPEN_FILES_LEAST = 4,
+    BLOCKS_LEAST = 8, /* larger ones than usual are taken where so many fit the budget */
     PART_ATTEMPTS = 10,
     PART_GIVE_UP_MS = 120 * 1000,
     PACE_STEP_US = 50 * 1000, /* how late the end of a job may be noticed */
@@ -300,6 +301,14 @@ struct file *transfer_add(struct transfer *t, const struct transfer_file *wanted
     free_file(f);
     nc_err_set(err, "ENOMEM", "%s: out of memory", wanted->path);
     return NULL;
+}
+
+bool transfer_larger_blocks(struct file *f, size_t block)
+{
+    if (block > f->transfer->buffers.budget / BLOCKS_LEAST)
+        return false;
+    f->block = block;
+    return true;
 }
 
 int transfer_expect(struct file *f, uint32_t index, const char *xxh3, struct nc_err *err)

@@ -76,7 +76,7 @@ struct file {
     bool direct;   /* its parts are, until the sink says that it can't */
     bool hashes;   /* its own digests are computed */
     bool aside;   /* streamed: hands write its blocks while others come, which a slow write needs */
-    size_t block; /* streamed: bytes of a block. The sink's open may set this and aside */
+    size_t block; /* streamed: bytes of a block. The sink's open may ask for more, and set aside */
     /* What has come of it. */
     enum file_state state;
     bool continued; /* some parts were stored by an earlier run, out of our reach: not hashed */
@@ -277,6 +277,8 @@ int transfer_part_begin(struct part *part, struct nc_err *err);
 /* Where the next bytes may be put, and how many of them; then, how many were. */
 char *transfer_part_room(struct part *part, size_t *room);
 int transfer_part_took(struct part *part, size_t n, struct nc_err *err);
+/* After the beginning: larger blocks than usual are of no use to the source for this part. */
+void transfer_part_usual_blocks(struct part *part);
 /* Both, for bytes that lie elsewhere. More than the part has left is an error of the caller's. */
 int transfer_part_take(struct part *part, const char *data, size_t len, struct nc_err *err);
 /* The next n bytes are zeros, and of a hole. */
@@ -294,6 +296,9 @@ void transfer_file_ended(struct file *file, const struct nc_err *err);
 /* For a sink in its open of a streamed file: an earlier run has stored this part, with this digest.
  */
 void transfer_keep_part(struct file *file, uint32_t index, const char *xxh3);
+/* Likewise: it would rather have blocks of so many bytes. False where the budget has no room for a
+ * few of them; they stay as they are then. */
+bool transfer_larger_blocks(struct file *file, size_t block);
 /* Likewise: the sink has made the whole file out of the source's own blocks. */
 void transfer_cloned(struct file *file);
 

@@ -159,6 +159,37 @@ describe("a file with holes", function()
     end
 end)
 
+describe("a disk that is read", function()
+    -- Pages of the source that the page cache has before and after a pull into memory.
+    local function pull(prepare)
+        local base = helper.tmp()
+        local folder, files = pulls.random(8 * PART + (3 << 20) + 7)
+        local job = { from = { root = base .. "/disk" }, to = { root = base .. "/to" }, files = files }
+        local code, out, err = on_xfs(([[ln -s $disk %s/disk; mkdir %s/to; mount -t tmpfs none %s/to
+            cp %s/big.bin $disk && sync -f $disk && %s
+            fincore -nbo PAGES $disk/big.bin
+            %s || exit 1
+            fincore -nbo PAGES $disk/big.bin
+            cmp %s/big.bin %s/to/big.bin]]):format(base, base, base, folder, prepare, shell(pulls.command(job)),
+            folder, base))
+        assert.equal(0, code, err)
+        local before, after = out:match "^%s*(%d+)\n.*\n%s*(%d+)\n$"
+        return tonumber(before), tonumber(after)
+    end
+
+    it("is read past the page cache, but for an end that fills no page, where nothing is in it", function()
+        local before, after = pull "dd if=$disk/big.bin iflag=nocache count=0 status=none"
+        assert.equal(0, before)
+        assert.is_true(after <= 1, after .. " pages")
+    end)
+
+    it("is not where the page cache has it", function()
+        local before, after = pull "cat $disk/big.bin >/dev/null"
+        assert.is_true(before > 8 * PART // 4096)
+        assert.equal(before, after)
+    end)
+end)
+
 describe("from a folder to a folder", function()
     local folder, files, to, trace
 

@@ -51,6 +51,15 @@ static void put(const char *name, uint64_t offset, size_t len)
     free(bytes);
 }
 
+/* The page cache loses what it has of it. */
+static void forget(const char *name)
+{
+    int fd = open(join(from, name), O_RDONLY);
+    if (fd < 0 || fsync(fd) || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
+        exit(1);
+    close(fd);
+}
+
 static bool same_bytes(const char *a, const char *b)
 {
     static char x[MIB], y[MIB];
@@ -165,6 +174,7 @@ static void ended(void *arg)
 
 struct run {
     struct source *source; /* NULL: the folder */
+    uint64_t memory;       /* 0: enough */
     bool in_kernel;        /* the sink knows the folder */
     bool sha256;
     const char *version;
@@ -186,7 +196,7 @@ static struct result run(const struct run *r, const char *const *names, const ui
     struct transfer_options options = {
         .source = r->source ? r->source : source_dir_new(from),
         .sink = sink_dir_new(to, r->in_kernel ? from : NULL),
-        .memory = 64 * MIB,
+        .memory = r->memory ? r->memory : 64 * MIB,
         .parallel = 6,
         .part_size = PART,
         .sha256 = r->sha256,
@@ -224,7 +234,7 @@ static struct result run_large(const struct run *r)
     return run(r, names, sizes);
 }
 
-static void test_all_kinds(bool in_kernel, bool sha256)
+static void test_all_kinds(const struct run *how, bool cold)
 {
     static const char *const names[] = {"empty", "small", "block", "one",
                                         "many",  "holes", "hole",  NULL};
@@ -237,13 +247,15 @@ static void test_all_kinds(bool in_kernel, bool sha256)
     put("hole", 0, 1);
     if (truncate(join(from, "holes"), 30 * MIB) || truncate(join(from, "hole"), 12 * MIB))
         exit(1);
-    struct result r = run(&(struct run){.in_kernel = in_kernel, .sha256 = sha256}, names, sizes);
+    for (size_t i = 0; cold && names[i]; i++)
+        forget(names[i]);
+    struct result r = run(how, names, sizes);
     bool all = r.done == 7 && !r.failed && !r.cut_short;
     for (size_t i = 0; names[i]; i++)
         all = all && came(names[i]);
     CHECK(all, "files of all kinds come as they are");
     CHECK(entries(".part", NULL, 0) == 0 && entries("", NULL, 0) == 7 + 2, "and nothing else");
-    if (in_kernel) /* the source's blocks are not known beforehand to anybody else */
+    if (how->in_kernel) /* the source's blocks are not known beforehand to anybody else */
         CHECK(blocks_of(join(to, "holes")) <= blocks_of(join(from, "holes")) * 2 + 64,
               "holes stay holes");
 }
@@ -389,9 +401,12 @@ int main(void)
         return 1;
     snprintf(from, sizeof from, "%s/from", root);
     snprintf(to, sizeof to, "%s/to", root);
-    test_all_kinds(true, false);
-    test_all_kinds(true, true);
-    test_all_kinds(false, false);
+    test_all_kinds(&(struct run){.in_kernel = true}, false);
+    test_all_kinds(&(struct run){.in_kernel = true, .sha256 = true}, false);
+    test_all_kinds(&(struct run){0}, false);
+    test_all_kinds(&(struct run){0}, true);
+    test_all_kinds(&(struct run){.in_kernel = true, .sha256 = true}, true);
+    test_all_kinds(&(struct run){.memory = 1 * MIB}, true); /* a direct write's block is 2 MiB */
     test_digests();
     test_goes_on();
     test_does_not_go_on();
