@@ -259,8 +259,9 @@ end
 --- Whether this folder is the other one or lies somewhere in it.
 function FolderStore:is_inside(other)
     local id, at = sys.stat(other.root), nearest(self.root)
-    if not id then return false end
-    local above = sys.stat(at).id
+    local start = sys.stat(at)
+    if not id or start.type ~= "directory" then return false end -- below a file there can't be any
+    local above = start.id
     while true do
         if above == id.id then return true end
         at = at .. "/.."

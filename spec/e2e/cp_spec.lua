@@ -146,6 +146,16 @@ describe("cp", function()
         assert.truthy(table.concat(places.keys(server, "marks2/"), " "):find("marks2/hollow/", 1, true))
     end)
 
+    it("says that a file is no folder to copy a tree to", function()
+        local from, to = places.tree { f = "1" }, places.tree { file = "2" }
+        for _, where in ipairs { to .. "/file", to .. "/file/below" } do
+            local code, _, err = helper.run { helper.NCRUN, "cp", "-r", from, where }
+            assert.are.equal(1, code, err)
+            assert.truthy(err:find(("mkdir %s: "):format(where), 1, true), err)
+            assert.are.equal("2", helper.read(to .. "/file"))
+        end
+    end)
+
     it("refuses the whole list for one name that it can't write", function()
         local from, back = places.tree { ["ok"] = "1", ["x-y"] = "2" }, helper.tmp()
         local function check(why, prefix)
