@@ -31,10 +31,10 @@ local function place_weights(p, model, name, nvme)
         or nil
     local done = place.run {
         model = { repository = model.repository, revision = p.revision }, nvme = nvme,
-        volume = volume.is_mounted(p.volume) and copies.in_folder(p.volume, name, "absent") or nil,
+        volume = volume.is_mounted(p.volume) and copies.on_volume(p.volume, name) or nil,
         bucket = bucket and copies.in_bucket(bucket, name),
         job = p.job, wait = p.wait, every = p.every, stale = p.stale, pause = p.pause,
-        verify = p.verify, memory = p.memory, parallel = p.parallel, stall = p.stall,
+        patience = p.patience, verify = p.verify, memory = p.memory, parallel = p.parallel, stall = p.stall,
         limit_rate = p.limit_rate,
     }
     if done.from == "nvme" then
@@ -52,6 +52,7 @@ local function run_engine(p, engine, name, folder)
     -- Closed in reverse: the engine ends first, then what it has compiled is kept.
     local compiled <close> = caches.open {
         name = name, image = engine:cache_name(), nvme = p.nvme, volume = p.volume, every = p.sync,
+        patience = p.patience,
     }
     local env = { MODEL_DIR = folder }
     for _, variables in ipairs { compiled:env(), engine.env, { HF_HUB_OFFLINE = "1" } } do
@@ -78,6 +79,7 @@ return recipe {
         name       = { "", "the copy's folder below models/, where it is not the model's own name" },
         wait       = { "6h", "how long to wait for others who stage or place this model", type = "duration" },
         stale      = { "10m", "a stage whose heartbeat is older than that is dead", type = "duration" },
+        patience   = { "30s", "how long the volume has for its answer, before it counts as absent", type = "duration" },
         every      = { "5s", "how often to look at what is waited for", type = "duration" },
         pause      = { "1s", "after a try that was broken; twice as long after each", type = "duration" },
         verify     = { false, "read back all that is on the NVMe" },

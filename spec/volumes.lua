@@ -4,6 +4,8 @@
 --
 --   local volume <close> = volumes.mount "juicefs"       -- fuse.juicefs at volume.path
 --   volume.path, volume.behind, volume:read_bytes()
+--   volume:hang()                                        -- its server does not answer any more
+--   volume:die()                                         -- its server is gone, its mount is not
 local helper = require "spec.helper"
 
 local volumes = {}
@@ -48,6 +50,15 @@ end
 ---@return integer
 function volume:read_bytes()
     return math.tointeger(tonumber(helper.read(("/proc/%d/io"):format(self.child.pid)):match "rchar: (%d+)"))
+end
+
+function volume:hang()
+    helper.sh("kill -STOP " .. self.child.pid)
+end
+
+function volume:die()
+    helper.sh("kill -KILL " .. self.child.pid)
+    helper.eventually(10, "its end", function() return not self.child:running() end)
 end
 
 function volume:__close()

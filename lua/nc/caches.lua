@@ -5,7 +5,7 @@
 --     }
 --     proc.supervise(command, { env = compiled:env() })
 --
--- On the volume, where one is mounted: it outlives the node. Else on the NVMe. On a volume that is NFS
+-- On the volume, where one is mounted that answers: it outlives the node. Else on the NVMe. On a volume that is NFS
 -- compilers stall (thousands of small files, locks and renames), so there they work in a folder on the
 -- NVMe: it is filled from the volume before the engine starts, and what is finished is copied back every
 -- 15 s and at the end. Nothing here fails the engine; what goes wrong is said once.
@@ -21,7 +21,7 @@ local volumes  = require "nc.volume"
 
 local caches = {}
 
-local OPTIONS <const> = { "every", "image", "name", "nvme", "volume" }
+local OPTIONS <const> = { "every", "image", "name", "nvme", "patience", "volume" }
 local SETTLED_S <const> = 2  -- a file that was not written to for so long is finished
 local LAST_S <const> = 10    -- for the last copy
 
@@ -127,14 +127,25 @@ local function try(self, what, fn, ...)
     self.said[reason] = true
 end
 
+-- The kind of the volume, where it can be used: an engine can't start in what can't be written. NFS that can only
+-- be read still has modules to restore.
+local function usable_kind(o)
+    local kind = volumes.kind(o.volume)
+    local why = kind and volumes.try(o.volume, o.patience or 30)
+    if not why or (kind == "nfs" and why.code ~= "Timeout") then return kind end
+    log.warn(("what the engine compiles stays on the NVMe: %s"):format(tostring(why)))
+    return nil
+end
+
 --- Opens the caches of one engine image for one model, and restores what was compiled before.
----@param options { name: string, image: string, nvme: string, volume: string, every: (string|number)? }
----  every: how often to copy back, where that is needed (15 s)
+---@param options { name: string, image: string, nvme: string, volume: string, every: (string|number)?,
+---  patience: number? }  every: how often to copy back, where that is needed (15 s); patience: seconds that the
+---  volume has for its answer (30)
 ---@return nc.Caches  `<close>` copies the rest
 function caches.open(options)
     local o = errors.check_options(options, OPTIONS)
     local function below(root) return ("%s/cache/%s/%s"):format((root:gsub("/+$", "")), o.name, o.image) end
-    local kind = volumes.kind(o.volume)
+    local kind = usable_kind(o)
     local self = setmetatable({ saved = {}, said = {} }, Caches)
     self.folder = below(kind == "posix" and o.volume or o.nvme)
     self.store = kind == "nfs" and below(o.volume) or nil

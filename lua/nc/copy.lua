@@ -6,6 +6,7 @@
 -- Nothing here removes anything but the `.complete` marker of a copy that is about to change, and
 -- unfinished uploads of our own.
 
+local afar   = require "nc.afar"
 local beats  = require "nc.core.heartbeat"
 local disk   = require "nc.core.disk"
 local errors = require "nc.errors"
@@ -25,6 +26,11 @@ local function check_name(name)
     if type(name) ~= "string" or not name:match "^[%w][%w._-]*$" then
         error("a copy's name has letters, digits, . _ and - only", 3)
     end
+end
+
+local function without_markers(there)
+    there[marker.STAGING], there[marker.COMPLETE] = nil, nil
+    return there
 end
 
 -- ---- in a bucket ----
@@ -95,8 +101,7 @@ function BucketCopy:list()
     for object in self.bucket:list(self.prefix) do
         there[object.key:sub(#self.prefix + 1)] = { size = object.size, version = object.etag, etag = object.etag }
     end
-    there[marker.STAGING], there[marker.COMPLETE] = nil, nil
-    return there
+    return without_markers(there)
 end
 
 --- The SHA-256 that the file at path was put there for, where it is known.
@@ -159,17 +164,27 @@ end
 
 -- ---- in a folder ----
 
+local function folder_of(root, name)
+    return root:gsub("/+$", "") .. "/models/" .. name
+end
+
+-- What the engine is still writing, and its journals.
+local PART <const> = "%.%x%x%x%x%x%x%x%x%.parts?$"
+
+local function version_of(size, mtime)
+    return ("%d-%.6f"):format(size, mtime)
+end
+
 ---@class nc.FolderCopy
 local FolderCopy = {}
 FolderCopy.__index = FolderCopy
 
 ---@param root string  "/mnt/shared": the copy is below models/
 ---@param name string
----@param absent string?  "absent": only to be looked at, so it is not made where it is not there
-function copies.in_folder(root, name, absent)
+function copies.in_folder(root, name)
     check_name(name)
-    local folder = root:gsub("/+$", "") .. "/models/" .. name
-    if absent ~= "absent" then sys.mkdir(folder) end
+    local folder = folder_of(root, name)
+    sys.mkdir(folder)
     return setmetatable({ folder = folder, location = folder .. "/" }, FolderCopy)
 end
 
@@ -213,18 +228,14 @@ local function walk(folder, below, found)
     end
 end
 
--- What the engine is still writing, and its journals.
-local PART <const> = "%.%x%x%x%x%x%x%x%x%.parts?$"
-
 function FolderCopy:list()
     local there = {}
     walk(self.folder, "", function(path, stat)
         if not path:find(PART) then
-            there[path] = { size = stat.size, version = ("%d-%.6f"):format(stat.size, stat.mtime) }
+            there[path] = { size = stat.size, version = version_of(stat.size, stat.mtime) }
         end
     end)
-    there[marker.STAGING], there[marker.COMPLETE] = nil, nil
-    return there
+    return without_markers(there)
 end
 
 --- What the engine has left half-written, in this folder and below: { path, temp }, the name that it was to
@@ -248,11 +259,15 @@ function FolderCopy:space()
 end
 
 -- Where nothing can be written, as on a volume mounted read-only, our clock has to do.
-function FolderCopy:clock()
-    local ok, now = pcall(disk.clock, self.folder)
+local function clock_of(folder, ask)
+    local ok, now = pcall(ask, folder)
     if ok then return now end
     if not errors.is(now, "EROFS") and not errors.is(now, "EACCES") then error(now, 0) end
     return sys.time()
+end
+
+function FolderCopy:clock()
+    return clock_of(self.folder, disk.clock)
 end
 
 function FolderCopy:sink()
@@ -269,5 +284,46 @@ end
 
 --- None: what a dead stage has left half-written, the engine itself goes on with or removes.
 function FolderCopy:uploads() return {} end
+
+-- ---- in a folder that may not answer ----
+
+---@class nc.FarCopy
+local FarCopy = {}
+FarCopy.__index = FarCopy
+
+--- A copy that is only looked at and read from, on a volume whose server may be gone: the task waits for it, the
+--- others don't (nc.afar).
+---@param root string  "/mnt/shared"
+---@param name string
+function copies.on_volume(root, name)
+    check_name(name)
+    local folder = folder_of(root, name)
+    return setmetatable({ folder = folder, location = folder .. "/" }, FarCopy)
+end
+
+function FarCopy:read_marker(name)
+    local text, mtime = afar.read(self.folder .. "/" .. name)
+    if not text then return nil end
+    return text, math.max(0, self:clock() - mtime)
+end
+
+function FarCopy:list()
+    local there, found = {}, afar.list(self.folder) or {}
+    for i = 1, #found, 3 do
+        local path, size, mtime = found[i], found[i + 1], found[i + 2]
+        if not path:find(PART) then
+            there[path] = { size = size, version = version_of(size, mtime) }
+        end
+    end
+    return without_markers(there)
+end
+
+function FarCopy:clock()
+    return clock_of(self.folder, afar.clock)
+end
+
+function FarCopy:source()
+    return { kind = "dir", root = self.folder }
+end
 
 return copies

@@ -2,7 +2,7 @@
 --
 --     place.run {
 --         model = { repository = "owner/name", revision = "main" }, nvme = copies.in_folder("/mnt/nvme", "name"),
---         volume = copies.in_folder("/mnt/shared", "name", "absent"), bucket = copies.in_bucket(bucket, "name"),
+--         volume = copies.on_volume("/mnt/shared", "name"), bucket = copies.in_bucket(bucket, "name"),
 --     }
 --
 -- In this order: already here; from the volume; from the bucket; from the hub. Before the hub it waits for
@@ -26,8 +26,8 @@ local units  = require "nc.units"
 local place = {}
 
 local OPTIONS <const> = {
-    "bucket", "every", "job", "limit_rate", "memory", "model", "nvme", "parallel", "pause", "stale", "stall", "verify",
-    "volume", "wait",
+    "bucket", "every", "job", "limit_rate", "memory", "model", "nvme", "parallel", "patience", "pause", "stale",
+    "stall", "verify", "volume", "wait",
 }
 local TRIES <const> = 5
 local SAY_EVERY_S <const> = 30
@@ -41,14 +41,38 @@ end
 
 -- ---- deciding ----
 
+local function look_at_bucket(o)
+    return look.at("bucket", o.bucket, o.model.repository, o.stale)
+end
+
+-- A volume that can't be read, or does not answer, is none: the weights are elsewhere, too. One that did not
+-- answer once is not asked again.
+local function look_at_volume(o)
+    local ok, found = true, o.unanswered
+    if not found then
+        ok, found = pcall(task.deadline, o.patience, look.at, "volume", o.volume, o.model.repository, o.stale)
+    end
+    if ok then return found end
+    if not errors.is(found) or errors.is(found, "Cancelled") or errors.is(found, "BadPath") then error(found, 0) end
+    local late = errors.is(found, "Timeout")
+    local note = late and ("it did not answer in %s"):format(units.format_duration(o.patience)) or tostring(found)
+    log.warn(("the volume at %s can't be read: %s"):format(o.volume.location, note))
+    found = { name = "volume", note = note }
+    o.unanswered = late and found or nil
+    return found
+end
+
+local LOOKS <const> = { { "volume", look_at_volume }, { "bucket", look_at_bucket } }
+
 -- The places that count, up to the first with a complete copy: the others need not be looked at.
 local function look_around(o, damaged)
     local looks = {}
-    for _, name in ipairs { "volume", "bucket" } do
+    for _, l in ipairs(LOOKS) do
+        local name, look_at = l[1], l[2]
         if o[name] and damaged[name] then
             looks[#looks + 1] = { name = name, note = "some of its bytes are wrong" }
         elseif o[name] then
-            looks[#looks + 1] = look.at(name, o[name], o.model.repository, o.stale)
+            looks[#looks + 1] = look_at(o)
             if looks[#looks].complete then break end
         end
     end
@@ -190,8 +214,9 @@ end
 --- nvme: the copy on the NVMe (nc.copy, in a folder). volume, bucket: where copies may be, or nil. model:
 --- { repository, revision }: whose copy counts, and what to take from the hub. job: our name for others
 --- who come. wait: seconds for others at work, stages and placers. stale: seconds after which the
---- heartbeat of a stage is that of a dead one (600). every: seconds between looks (5). pause: seconds
---- after the first try that failed, twice as long after each (1). verify: read back whatever is here.
+--- heartbeat of a stage is that of a dead one (600). patience: seconds that the volume has for its answer
+--- (30). every: seconds between looks (5). pause: seconds after the first try that failed, twice as long
+--- after each (1). verify: read back whatever is here.
 --- memory, parallel, stall, limit_rate: of the transfer.
 ---@return { from: string, files: integer, total: integer, moved: integer, bytes: integer,
 ---  seconds: number, retries: integer }  from: "nvme" (nothing had to move), "volume", "bucket", "hub"
@@ -199,6 +224,7 @@ function place.run(options)
     local o = {}
     for name, value in pairs(errors.check_options(options, OPTIONS)) do o[name] = value end
     o.every, o.stale, o.pause, o.wait = o.every or 5, o.stale or 600, o.pause or 1, o.wait or 6 * 3600
+    o.patience = o.patience or 30
     o.deadline = sys.now() + o.wait
     local here = placed.open(o.nvme)
     local function is_done()

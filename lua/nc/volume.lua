@@ -3,7 +3,10 @@
 -- A folder that is merely there is none: the manifests mount a hostPath that is created where it
 -- does not exist, and a checkpoint written into it would be gone with the node.
 
+local afar   = require "nc.afar"
 local errors = require "nc.errors"
+local task   = require "nc.task"
+local units  = require "nc.units"
 
 local volume = {}
 
@@ -85,6 +88,20 @@ end
 ---@return boolean
 function volume.is_mounted(path)
     return volume.kind(path) ~= nil
+end
+
+--- Makes a file at path, which may take that many seconds: a server that is gone never answers. Returns nil, or why
+--- that failed ("Timeout", "EROFS", "ESTALE").
+---@param patience number
+---@return nc.Error?
+function volume.try(path, patience)
+    local ok, e = pcall(task.deadline, patience, afar.clock, path)
+    if ok then return nil end
+    if not errors.is(e) or errors.is(e, "Cancelled") then error(e, 0) end
+    if e.code ~= "Timeout" then return e end
+    return errors.new {
+        code = "Timeout", message = ("%s did not answer in %s"):format(path, units.format_duration(patience)),
+    }
 end
 
 --- path, where a network file system is mounted there; else an error that says what is.

@@ -24,6 +24,7 @@ char **bind_check_strings(lua_State *L, int index, const char *what);
 
 /* The modules, each `nc.core.<area>`, opened by luaopen_nc_<area>. [-0, +1, m] */
 #define BIND_AREAS(X)                                                                              \
+    X(afar)                                                                                        \
     X(archive)                                                                                     \
     X(disk)                                                                                        \
     X(heartbeat)                                                                                   \

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "bind/bind.h"
+#include "disk/afar.h"
 
 static int raise_errno(lua_State *L, const char *what, const char *path)
 {
@@ -102,22 +103,11 @@ static int l_replace(lua_State *L)
  * say): the time it gives to a new file */
 static int l_clock(lua_State *L)
 {
-    const char *folder = luaL_checkstring(L, 1);
-    const char *pattern = lua_pushfstring(L, "%s/.clock.XXXXXX", folder);
-    char *path = strdup(pattern);
-    struct stat st;
-    int fd = path ? mkstemp(path) : -1;
-    int rc = fd < 0 || write(fd, "x", 1) != 1 || fstat(fd, &st) ? -1 : 0;
-    int saved = errno;
-    if (fd >= 0) {
-        close(fd);
-        unlink(path);
-    }
-    free(path);
-    errno = saved;
-    if (rc)
-        return raise_errno(L, "write a file into", folder);
-    lua_pushnumber(L, (lua_Number)st.st_mtim.tv_sec + (lua_Number)st.st_mtim.tv_nsec / 1e9);
+    double seconds;
+    struct nc_err err;
+    if (afar_clock(luaL_checkstring(L, 1), &seconds, &err))
+        return bind_raise(L, &err, "clock");
+    lua_pushnumber(L, seconds);
     return 1;
 }
 

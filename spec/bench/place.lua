@@ -16,7 +16,7 @@ return recipe {
     run = function(p)
         local done = place.run {
             model = { repository = "bench/checkpoint", revision = "main" },
-            volume = copies.in_folder(p.from, "checkpoint", "absent"), nvme = copies.in_folder(p.to, "checkpoint"),
+            volume = copies.on_volume(p.from, "checkpoint"), nvme = copies.in_folder(p.to, "checkpoint"),
         }
         assert(done.from == "volume")
     end,

@@ -113,6 +113,70 @@ describe("a shared volume", function()
         assert.truthy(err:find("the volume holds a complete copy", 1, true), err)
     end)
 
+    -- A complete copy on a volume and in the bucket.
+    local function staged_twice()
+        local volume, hub = volumes.mount "juicefs", staging.hub "8MiB"
+        local server = helper.server { hub = hub }
+        assert.equal(0, (staging.run(server.env)))
+        assert.equal(0, (staging.run(server.env, "to=volume", "volume=" .. volume.path)))
+        server:reset()
+        return volume, server, hub
+    end
+
+    it("counts as absent where its server does not answer", function()
+        local on, at, hub = staged_twice()
+        local volume <close> = on
+        local server <close> = at
+        local nvme = helper.tmp()
+        volume:hang()
+        local code, _, err = placing.run(server.env, nvme, "volume=" .. volume.path, "patience=1s")
+        assert.equal(0, code, err)
+        placing.assert_placed(hub, nvme)
+        assert.equal(0, placing.sent(server).hub)
+        assert.truthy(err:find("the volume holds no complete copy (it did not answer in 1.0s); the bucket holds one", 1,
+            true), err)
+    end)
+
+    it("is not asked again, once it did not answer", function()
+        local volume <close> = volumes.mount "juicefs"
+        local server <close> = helper.server { hub = staging.hub "8MiB" }
+        local beat = helper.tmp() .. "/staging"
+        helper.write(beat, placing.heartbeat())
+        staging.put(server.env, beat, "models/tiny/.staging")
+        volume:hang()
+        local code, _, err = placing.run(server.env, helper.tmp(), "volume=" .. volume.path, "patience=1s", "wait=2s",
+            "every=100ms")
+        assert.equal(1, code, err)
+        assert.truthy(err:find("waiting for it, so that nothing is downloaded twice", 1, true), err)
+        assert.equal(1, select(2, err:gsub("warning: the volume [^\n]* did not answer", "")))
+    end)
+
+    it("counts as absent where its server is gone", function()
+        local on, at, hub = staged_twice()
+        local volume <close> = on
+        local server <close> = at
+        local nvme = helper.tmp()
+        volume:die()
+        local code, _, err = placing.run(server.env, nvme, "volume=" .. volume.path)
+        assert.equal(0, code, err)
+        placing.assert_placed(hub, nvme)
+        assert.equal(0, placing.sent(server).hub)
+        assert.truthy(err:find("Transport endpoint is not connected); the bucket holds one", 1, true), err)
+    end)
+
+    it("does not keep a placer that is to end, even if it does not answer", function()
+        local on, at = staged_twice()
+        local volume <close> = on
+        local server <close> = at
+        volume:hang()
+        local run <close> = placing.start(server.env, helper.tmp(), "volume=" .. volume.path, "patience=10m")
+        helper.sh "sleep 0.5"
+        assert.is_true(run:running())
+        run:kill "TERM"
+        local code, _, err = run:wait(10)
+        assert.equal(128 + 15, code, err)
+    end)
+
     it("fills no more than 64 MiB of memory with what the NVMe has not written yet", function()
         local volume <close> = volumes.mount "juicefs"
         local hub = staging.hub "256MiB"

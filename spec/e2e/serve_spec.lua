@@ -126,6 +126,19 @@ describe("what an engine compiles", function()
         assert.truthy(err:find("4 compiled modules restored", 1, true), err)
     end)
 
+    for what, name in pairs { hang = "does not answer", die = "is gone" } do
+        for _, kind in ipairs { "juicefs", "fuse-nfs" } do
+            it(("does not hold the engine up where the server of a %s %s"):format(kind, name), function()
+                local volume <close>, nvme = volumes.mount(kind), placed()
+                volume[what](volume)
+                local code, out, err = helper.run(words("engine", nvme, "volume=" .. volume.path, "patience=1s", "--",
+                    "sh", "-c", COMPILE))
+                assert.equal(0, code, err)
+                assert.equal(nvme .. "/cache/tiny/custom/triton\n", out)
+            end)
+        end
+    end
+
     it("does not hold the engine up where the volume can't be written", function()
         local volume <close> = volumes.mount "fuse-nfs"
         assert.equal(0, (helper.sh("mount -o remount,ro,bind " .. volume.path)))
