@@ -216,7 +216,8 @@ void fate_start_over(struct transfer *t, struct file *f)
     if (!f->wanted_sha256)
         f->sha256[0] = '\0'; /* of bytes that may have been other ones */
     f->next = f->hashed = f->stored = 0;
-    f->continued = f->found = f->cloned = f->failing = f->again = false;
+    f->continued = f->found = f->cloned = f->failing = f->again = f->aside = false;
+    f->block = BLOCK;
     f->state = FILE_WAITING;
     f->next_file = t->again;
     t->again = f;

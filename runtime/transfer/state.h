@@ -22,8 +22,10 @@
 enum {
     OPEN_FILES_MOST = 32, /* and so many may have to be read back after a kill */
     BEGUN_FILES_MOST = 1024,
-    BEGUN_FILES_LEAST = 16,
-    FILES_EACH = 3, /* descriptors that a begun file may hold: its source's, twice, and its own */
+    BEGUN_FILES_LEAST = 4,
+    /* Descriptors that a begun file may hold: its source's, twice; its own, twice; its journal.
+     * Each hand may hold one more, of a part that it reads. */
+    FILES_EACH = 5,
     PARALLEL_MOST = 1024,
     HANDS_MOST = 16,    /* threads for local work: as many reads of a network file system at once */
     BLOCK = 128 * 1024, /* of a streamed part: larger writes were slow and erratic on ext4 */

@@ -25,13 +25,16 @@ enum {
 
 static const uint64_t memory_per_slot = (uint64_t)12 << 20;
 
-/* Three quarters of what the process may have open. */
+/* They may take three quarters of what the process may have open. */
 static unsigned begun_most(void)
 {
     struct rlimit limit;
     uint64_t most = BEGUN_FILES_MOST;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 4 * 3 / FILES_EACH < most)
-        most = limit.rlim_cur / 4 * 3 / FILES_EACH;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        uint64_t ours = limit.rlim_cur / 4 * 3;
+        uint64_t files = ours > HANDS_MOST ? (ours - HANDS_MOST) / FILES_EACH : 0;
+        most = files < most ? files : most;
+    }
     return most < BEGUN_FILES_LEAST ? BEGUN_FILES_LEAST : (unsigned)most;
 }
 

@@ -190,6 +190,25 @@ describe("a disk that is read", function()
     end)
 end)
 
+describe("a file that becomes another one while it is copied onto a disk", function()
+    -- On the first try it is written past the page cache, on the second, with its hole, it is not.
+    it("is read again where it has a hole now, and the others come", function()
+        local folder, to = helper.tmp(), helper.tmp()
+        for name, size in pairs { a = 40, y = 3, z = 3 } do
+            helper.sh(("head -c %dM /dev/urandom >%s/%s"):format(size, folder, name))
+        end
+        local _, out, err = on_xfs(([[ln -s $disk %s/disk
+            timeout 60 %s cp -r --quiet limit_rate=50MiB %s/ %s/disk/ & copy=$!
+            until ls %s/disk | grep -q "^a[.].*[.]part$"; do sleep 0.02; done
+            truncate -s 20M %s/a; truncate -s 40M %s/a
+            wait $copy; echo "exit $?"
+            for f in a y z; do cmp %s/$f %s/disk/$f && echo "$f is right"; done
+            ls %s/disk | grep part]]):format(to, helper.NCRUN, folder, to, to, folder, folder, folder, to, to))
+        assert.truthy(out:find "^exit [06]\n", out .. err)
+        assert.truthy(out:find("a is right\ny is right\nz is right\n$"), out .. err)
+    end)
+end)
+
 describe("from a folder to a folder", function()
     local folder, files, to, trace
 

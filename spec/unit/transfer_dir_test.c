@@ -382,14 +382,16 @@ static void test_few_descriptors(void)
     for (size_t i = 0; i < FILES; i++) {
         snprintf(paths[i], sizeof paths[i], "f%zu", i);
         names[i] = paths[i];
-        sizes[i] = i % 50 ? 10 : 2 * MIB; /* some streamed */
+        sizes[i] = i % 5 ? 10 : 1 * MIB + 1 + i; /* some streamed */
         put(paths[i], 0, (size_t)sizes[i]);
     }
     setrlimit(RLIMIT_NOFILE, &few);
     struct result r = run(&(struct run){.sha256 = true}, names, sizes);
     struct result copied = run(&(struct run){.in_kernel = true}, names, sizes);
+    struct result read = run(&(struct run){.in_kernel = true, .sha256 = true}, names, sizes);
     setrlimit(RLIMIT_NOFILE, &before);
-    CHECK(r.done == FILES && copied.done == FILES, "files are begun as there are descriptors");
+    CHECK(r.done == FILES && copied.done == FILES && read.done == FILES,
+          "files are begun as there are descriptors");
 }
 
 int main(void)
