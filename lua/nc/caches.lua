@@ -5,7 +5,7 @@
 --     }
 --     proc.supervise(command, { env = compiled:env() })
 --
--- On the volume, where one is mounted that answers: it outlives the node. Else on the NVMe. On a volume that is NFS
+-- On the volume, where one is mounted that answers: it outlives the node. Else on the NVMe. On one that is NFS
 -- compilers stall (thousands of small files, locks and renames), so there they work in a folder on the
 -- NVMe: it is filled from the volume before the engine starts, and what is finished is copied back every
 -- 15 s and at the end. Nothing here fails the engine; what goes wrong is said once.
@@ -132,8 +132,8 @@ end
 local function usable_kind(o)
     local kind = volumes.kind(o.volume)
     local why = kind and volumes.try(o.volume, o.patience or 30)
-    if not why or (kind == "nfs" and why.code ~= "Timeout") then return kind end
-    log.warn(("what the engine compiles stays on the NVMe: %s"):format(tostring(why)))
+    if not why or (kind == "nfs" and why.code ~= "NoAnswer") then return kind end
+    log.warn(("the volume at %s can't be used: %s; what is compiled stays on the NVMe"):format(o.volume, tostring(why)))
     return nil
 end
 

@@ -9,6 +9,7 @@
 -- whoever is staging the model. One placer works on a node at a time (nc.place.claim); what it has done
 -- is kept (nc.place.placed), so that the next one goes on from there.
 
+local afar   = require "nc.afar"
 local claims = require "nc.place.claim"
 local decide = require "nc.place.decide"
 local errors = require "nc.errors"
@@ -48,18 +49,14 @@ end
 -- A volume that can't be read, or does not answer, is none: the weights are elsewhere, too. One that did not
 -- answer once is not asked again.
 local function look_at_volume(o)
-    local ok, found = true, o.unanswered
-    if not found then
-        ok, found = pcall(task.deadline, o.patience, look.at, "volume", o.volume, o.model.repository, o.stale)
-    end
+    if o.unanswered then return o.unanswered end
+    local ok, found = afar.within(o.patience, look.at, "volume", o.volume, o.model.repository, o.stale)
     if ok then return found end
-    if not errors.is(found) or errors.is(found, "Cancelled") or errors.is(found, "BadPath") then error(found, 0) end
-    local late = errors.is(found, "Timeout")
-    local note = late and ("it did not answer in %s"):format(units.format_duration(o.patience)) or tostring(found)
-    log.warn(("the volume at %s can't be read: %s"):format(o.volume.location, note))
-    found = { name = "volume", note = note }
-    o.unanswered = late and found or nil
-    return found
+    if found.code == "BadPath" then error(found, 0) end
+    log.warn(("the volume at %s can't be read: %s"):format(o.volume.location, tostring(found)))
+    local none = { name = "volume", note = tostring(found) }
+    o.unanswered = found.code == "NoAnswer" and none or nil
+    return none
 end
 
 local LOOKS <const> = { { "volume", look_at_volume }, { "bucket", look_at_bucket } }

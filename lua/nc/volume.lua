@@ -5,8 +5,6 @@
 
 local afar   = require "nc.afar"
 local errors = require "nc.errors"
-local task   = require "nc.task"
-local units  = require "nc.units"
 
 local volume = {}
 
@@ -90,18 +88,12 @@ function volume.is_mounted(path)
     return volume.kind(path) ~= nil
 end
 
---- Makes a file at path, which may take that many seconds: a server that is gone never answers. Returns nil, or why
---- that failed ("Timeout", "EROFS", "ESTALE").
----@param patience number
+--- Makes a file at path, and removes it. Returns nil, or why that failed.
+---@param patience number  seconds that the server has for its answer; then the code is "NoAnswer"
 ---@return nc.Error?
 function volume.try(path, patience)
-    local ok, e = pcall(task.deadline, patience, afar.clock, path)
-    if ok then return nil end
-    if not errors.is(e) or errors.is(e, "Cancelled") then error(e, 0) end
-    if e.code ~= "Timeout" then return e end
-    return errors.new {
-        code = "Timeout", message = ("%s did not answer in %s"):format(path, units.format_duration(patience)),
-    }
+    local ok, why = afar.within(patience, afar.clock, path)
+    return not ok and why or nil
 end
 
 --- path, where a network file system is mounted there; else an error that says what is.
