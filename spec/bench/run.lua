@@ -28,6 +28,7 @@ local units  = require "nc.units"
 local CASES <const> = "spec/bench/cases"
 local PAGE <const> = 4096
 local LIMIT <const> = "15m" -- for one contestant in one round
+local STEP_S <const> = 0.01 -- what time(1) measures in; nothing takes less, or there would be no ratio
 local MEASURED <const> = { "wall", "cpu", "memory" }
 
 -- Every benchmark, with the file it is from, and what BENCH= may be.
@@ -81,7 +82,10 @@ local function measure(argv, report)
             ended.code or ended.signal, table.concat(said)), 0)
     end
     local wall, user, system, kib = read_file(report):match "([%d.]+) ([%d.]+) ([%d.]+) (%d+)\n$"
-    return { wall = tonumber(wall), cpu = user + system, memory = math.max(peak, kib * 1024) }
+    return {
+        wall = math.max(tonumber(wall), STEP_S), cpu = math.max(user + system, STEP_S),
+        memory = math.max(peak, kib * 1024),
+    }
 end
 
 local function shuffled(list)
