@@ -81,6 +81,7 @@ int direct_open_cold(int fd, uint64_t offset, size_t len)
 {
     char path[32]; /* the file itself, whatever has become of its name */
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    /* In this order: to know the kind of a network file system is to ask its server. */
     return is_cold(fd, offset, len) ? open_again(path, fd, O_RDONLY) : -1;
 }
 

@@ -19,7 +19,8 @@ bool direct_pays(int fd);
 int direct_open(const char *path, int fd);
 
 /* To read len bytes at offset from: the file open as `fd`, once more; -1 likewise, and where the
- * page cache has some of them, or does not tell (of a file that is not ours, nor ours to write). */
+ * page cache has more than one in eight of their pages, or does not tell (of a file that is not
+ * ours, nor ours to write). */
 int direct_open_cold(int fd, uint64_t offset, size_t len);
 /* Of the bytes at offset, as many as can be read so; the rest, an end that fills no page or one
  * that can't be read at all, is for the descriptor that it was made from. */
